@@ -1,0 +1,91 @@
+/* pack/pack - a model on disk: config.json beside safetensors, known by its headers.
+ *
+ * Idea: opening reads headers only; whoever needs bytes asks by tensor.  A header-only pack (the
+ * shard's data is absent and its metadata says so) plans and emits like a whole one.
+ * Trap: nothing a header says is believed before the file's size has confirmed it. */
+#ifndef TF_ENGINE_PACK_PACK_H
+#define TF_ENGINE_PACK_PACK_H
+
+#include "engine/base/arena.h"
+#include "engine/base/digest.h"
+#include "engine/base/text.h"
+#include "engine/pack/config.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum {
+    DTYPE_BF16,
+    DTYPE_F16,
+    DTYPE_F32,
+    DTYPE_F64,
+    DTYPE_F8_E4M3,
+    DTYPE_F8_E8M0,
+    DTYPE_I16,
+    DTYPE_I32,
+    DTYPE_I64,
+    DTYPE_U8,
+    DTYPE_I8,
+    DTYPE_BOOL,
+    DTYPE_COUNT,
+} tf_dtype;
+
+uint32_t dtype_bytes(tf_dtype dtype);
+const char *dtype_name(tf_dtype dtype); /* safetensors' spelling: "BF16", "F8_E4M3" */
+bool dtype_parse(const char *name, size_t n, tf_dtype *out);
+
+typedef struct pack_tensor {
+    const char *name; /* pack owns; NUL-terminated, at most TF_NAME_BYTES_MAX */
+    tf_dtype dtype;
+    uint32_t dims; /* 0: a scalar */
+    uint64_t shape[TF_DIMS_MAX];
+    uint64_t bytes;
+    uint32_t shard;  /* index into shards */
+    uint64_t offset; /* absolute, in the shard's file */
+} pack_tensor;
+
+typedef struct pack_shard {
+    const char *file;    /* name in the directory */
+    uint64_t size;       /* bytes on disk */
+    uint64_t data_begin; /* first byte after the header */
+    bool header_only;    /* its data was never stored */
+    tf_digest header;    /* XXH3-128 of the header's JSON bytes */
+} pack_shard;
+
+typedef struct tf_pack {
+    char dir[TF_PATH_BYTES_MAX];
+    char name[128]; /* what a pin's path calls it: last part of dir, or the built-in's name */
+    tf_config config;
+    pack_tensor *tensors; /* ascending by name, bytewise */
+    uint32_t tensor_count;
+    pack_shard *shards; /* ascending by file */
+    uint32_t shard_count;
+    bool header_only; /* any shard is */
+    tf_digest
+        digest; /* of the inventory: per tensor in name order its name, dtype, shape; from headers alone */
+    tf_arena arena;
+} tf_pack;
+
+/* dir holds config.json and either model.safetensors, or model.safetensors.index.json with its
+ * shards (and any further *.safetensors, e.g. engram tables, that the index names).  Fails by word
+ * with file, tensor and offset.  Free with pack_close. */
+tf_status pack_open(const char *dir, tf_pack **out, tf_error *err);
+void pack_close(tf_pack *pack);
+
+/* NULL when absent. */
+const pack_tensor *pack_find(const tf_pack *pack, const char *name);
+/* Reads n bytes at `offset` into a tensor's data; thread-safe.  Fails with header-only-pack where
+ * there is no data. */
+tf_status pack_read(const tf_pack *pack, const pack_tensor *tensor, uint64_t offset, void *to,
+                    size_t n, tf_error *err);
+/* XXH3-128 over every tensor's bytes in name order: the content digest. */
+tf_status pack_content_digest(const tf_pack *pack, uint32_t workers, tf_digest *out, tf_error *err);
+
+/* Parses one safetensors header (the JSON bytes, without the 8 length bytes) of `file`; the target
+ * of fuzzing.  data_bytes: bytes after the header.  Tensors go to `each` in file order. */
+typedef tf_status (*pack_each)(void *context, const pack_tensor *tensor, tf_error *err);
+tf_status pack_parse_header(const char *file, const char *json, size_t n, uint64_t data_begin,
+                            uint64_t data_bytes, pack_each each, void *context, bool *header_only,
+                            tf_error *err);
+
+#endif

@@ -1,0 +1,148 @@
+/* tf - the engine as its users see it.
+ *
+ * Why the boundary is here: the harness proves things about an engine it must not be part of.  So
+ * it gets whole objects - a pack, a plan, a list of calls, a set of rank files - each with a
+ * canonical text and a digest, and never a pointer into their making.  Whatever a pin holds comes
+ * out of this header; whatever runs later executes the same lists.
+ *
+ * Idea: handles are opaque and freed by their `_close`; every function that can fail returns
+ * tf_status and fills a caller-owned tf_error; texts go to a caller-owned tf_text.
+ * Trap: a plan borrows its pack and a call list its plan: close in reverse order. */
+#ifndef TF_ENGINE_TF_H
+#define TF_ENGINE_TF_H
+
+#include "engine/base/digest.h"
+#include "engine/base/limits.h"
+#include "engine/base/status.h"
+#include "engine/base/text.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct tf_pack tf_pack;
+typedef struct tf_plan tf_plan;
+typedef struct tf_calls tf_calls;
+
+#define TF_ALL_LAYERS UINT32_MAX
+#define TF_TOP_LAYER  (UINT32_MAX - 1) /* embedding before the first layer, head after the last */
+
+/* What long work tells while it runs; done and total in `unit` ("bytes", "files").  May be NULL.
+ * Called from one thread at a time.  Return false to stop the work with `interrupted`. */
+typedef bool (*tf_progress)(void *context, const char *unit, uint64_t done, uint64_t total);
+
+/* ---- packs ---------------------------------------------------------------------------------- */
+
+/* A directory, or a built-in name (tiny-bf16, tiny-exl3, flash), which is made in cache_dir on
+ * first use and digest-checked on every one. */
+tf_status tf_pack_open(const char *dir_or_name, const char *cache_dir, tf_pack **out,
+                       tf_error *err);
+void tf_pack_close(tf_pack *pack);
+const char *tf_pack_name(const tf_pack *pack); /* pack owns */
+const char *tf_pack_dir(const tf_pack *pack);
+bool tf_pack_has_data(const tf_pack *pack); /* false: headers only */
+tf_digest tf_pack_digest(const tf_pack *pack);
+uint32_t tf_pack_layers(const tf_pack *pack); /* target and draft layers */
+/* A listing: layer roles, tensors by kind, bytes, EXL3 linears and bits.  json: one object. */
+void tf_pack_describe(const tf_pack *pack, bool json, tf_text *out);
+tf_status tf_pack_content_digest(const tf_pack *pack, tf_digest *out, tf_error *err);
+/* Makes a pack: kind is a built-in name; layers 0: its own count, else that many target layers
+ * (for tests of size; the digests of tensors.tsv then hold for no more than the shared ones). */
+tf_status tf_pack_synth(const char *kind, const char *dir, uint32_t layers, tf_progress progress,
+                        void *context, tf_error *err);
+/* NULL-terminated; static storage. */
+const char *const *tf_pack_builtins(void);
+
+/* ---- plans ---------------------------------------------------------------------------------- */
+
+typedef struct tf_split {
+    uint32_t world;
+    uint32_t rank;
+    uint64_t weights[TF_WORLD_MAX]; /* used when has_weights */
+    bool has_weights;
+} tf_split;
+
+tf_status tf_plan_make(const tf_pack *pack, const tf_split *split, tf_plan **out, tf_error *err);
+void tf_plan_close(tf_plan *plan);
+const char *tf_plan_text(const tf_plan *plan); /* plan owns */
+tf_digest tf_plan_fingerprint(const tf_plan *plan);
+/* Shares, heads, widths, items, bytes by category.  json: one object. */
+void tf_plan_describe(const tf_plan *plan, bool json, tf_text *out);
+
+/* ---- emitted calls -------------------------------------------------------------------------- */
+
+typedef enum {
+    TF_PHASE_DECODE,
+    TF_PHASE_PREFILL,
+    TF_PHASE_DRAFT,
+    TF_PHASE_PREFETCH,
+    TF_PHASE_COUNT
+} tf_phase;
+const char *tf_phase_name(tf_phase phase);
+bool tf_phase_parse(const char *name, tf_phase *out);
+
+typedef struct tf_emit_request {
+    tf_phase phase;
+    uint32_t layer; /* TF_ALL_LAYERS, TF_TOP_LAYER or a logical layer */
+    uint32_t
+        rows; /* n: decode rows, or the prefill chunk's length; 0: the phase's usual (1, 128) */
+    uint64_t start; /* prefill: absolute position of the chunk's first row */
+} tf_emit_request;
+
+tf_status tf_emit(const tf_plan *plan, const tf_emit_request *request, tf_calls **out,
+                  tf_error *err);
+void tf_calls_close(tf_calls *calls);
+size_t tf_calls_count(const tf_calls *calls);
+const char *tf_calls_text(const tf_calls *calls); /* one call a line; calls own */
+tf_digest tf_calls_digest(const tf_calls *calls);
+/* One line of the text and its facts, for a store; all owned by calls. */
+typedef struct tf_call_row {
+    uint32_t ordinal;
+    uint32_t layer;
+    const char *kind;
+    const char *name;
+    const char *line; /* NUL-terminated */
+} tf_call_row;
+void tf_calls_row(const tf_calls *calls, size_t index, tf_call_row *out);
+void tf_calls_json(const tf_calls *calls,
+                   tf_text *out); /* JSON Lines, header line first: a capture */
+/* Buffer roles with sizes and lifetimes, and the peak. */
+void tf_calls_buffers(const tf_calls *calls, bool json, tf_text *out);
+/* Compares with a recorded capture (JSON Lines, its header names pack, world, rank, phase, rows,
+ * start).  First difference: mismatch, named. */
+tf_status tf_calls_check(const tf_pack *pack, const char *capture_path, tf_text *report,
+                         tf_error *err);
+/* Kernel variants all ranks of a world can be asked for, and which rank lacks which. */
+tf_status tf_needs(const tf_pack *pack, const tf_split *split, bool json, tf_text *out,
+                   tf_error *err);
+
+/* ---- rank files ----------------------------------------------------------------------------- */
+
+typedef enum {
+    TF_VERIFY_NONE,
+    TF_VERIFY_SAMPLE,
+    TF_VERIFY_FULL
+} tf_verify;
+
+typedef struct tf_rank_options {
+    uint32_t workers; /* 0: one a core */
+    bool resume;      /* keep files of the same plan that verify */
+    tf_progress progress;
+    void *context;
+} tf_rank_options;
+
+/* Writes this rank's files under dir/rank<r>; out_digest (may be NULL) is the rank-file digest. */
+tf_status tf_rank_write(const tf_plan *plan, const char *dir, const tf_rank_options *options,
+                        tf_digest *out_digest, tf_error *err);
+/* The digest the files would have, computed without writing them. */
+tf_status tf_rank_digest(const tf_plan *plan, uint32_t workers, tf_digest *out, tf_error *err);
+/* Checks every rank<r> folder under dir against itself, and against the plan when one is given. */
+tf_status tf_rank_verify(const char *dir, const tf_plan *plan, tf_verify mode, bool json,
+                         const tf_rank_options *options, tf_text *report, tf_error *err);
+
+/* ---- admission ------------------------------------------------------------------------------ */
+
+/* The table operation x world. */
+void tf_admission_describe(bool json, tf_text *out);
+
+#endif
