@@ -1,0 +1,335 @@
+#include "engine/base/io.h"
+
+#include "engine/base/arena.h"
+#include "engine/base/fault.h"
+#include "engine/base/limits.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+/* read and write may be cut short or interrupted at any size; 1 GiB a call is safe everywhere. */
+#define IO_CHUNK ((size_t)1 << 30)
+
+tf_status io_open(const char *path, int *fd, uint64_t *size, tf_error *err) {
+    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    int saved = errno;
+    if (*fd < 0) return tf_fail_errno(err, TF_W_CANNOT_OPEN, saved, "opening %s", path);
+    struct stat st;
+    int failed = fstat(*fd, &st);
+    saved = errno;
+    if (failed != 0 || S_ISDIR(st.st_mode)) {
+        io_close(fd);
+        saved = failed != 0 ? saved : EISDIR;
+        return tf_fail_errno(err, TF_W_CANNOT_OPEN, saved, "opening %s", path);
+    }
+    *size = (uint64_t)st.st_size;
+    return TF_OK;
+}
+
+void io_close(int *fd) {
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+}
+
+tf_status io_read_at(int fd, const char *path, void *to, size_t n, uint64_t offset, tf_error *err) {
+    char *at = to;
+    size_t left = n;
+    while (left > 0) {
+        ssize_t got = -1;
+        errno = EIO;
+        if (!fault_hits(FAULT_READ)) {
+            got = pread(fd, at, left < IO_CHUNK ? left : IO_CHUNK, (off_t)offset);
+        }
+        int saved = errno;
+        if (got < 0 && saved == EINTR) continue;
+        if (got < 0) {
+            return tf_fail_errno(err, TF_W_CANNOT_READ, saved, "reading %s at byte %llu", path,
+                                 (unsigned long long)offset);
+        }
+        if (got == 0) {
+            tf_fail(err, TF_W_CANNOT_READ, "reading %s at byte %llu", path,
+                    (unsigned long long)offset);
+            tf_found(err, "the end of the file");
+            return tf_expected(err, "%zu more bytes", left);
+        }
+        at += got;
+        left -= (size_t)got;
+        offset += (uint64_t)got;
+    }
+    return TF_OK;
+}
+
+tf_status io_read_file(const char *path, uint64_t limit_bytes, char **data, size_t *n,
+                       tf_error *err) {
+    int fd = -1;
+    uint64_t size = 0;
+    char *buf = NULL;
+    tf_status status = TF_OK;
+    *data = NULL;
+    *n = 0;
+    TF_TRY(io_open(path, &fd, &size, err));
+    if (size > limit_bytes) {
+        tf_fail(err, TF_W_TOO_LARGE, "reading %s", path);
+        tf_found(err, "%llu bytes", (unsigned long long)size);
+        TF_TRY(tf_expected(err, "at most %llu bytes", (unsigned long long)limit_bytes));
+    }
+    buf = mem_take((size_t)size + 1);
+    if (buf == NULL) {
+        TF_TRY(tf_fail(err, TF_W_NO_MEMORY, "reading %s (%llu bytes)", path,
+                       (unsigned long long)size));
+    }
+    TF_TRY(io_read_at(fd, path, buf, (size_t)size, 0, err));
+    *data = buf;
+    *n = (size_t)size;
+    buf = NULL;
+done:
+    io_close(&fd);
+    mem_free(buf);
+    return status;
+}
+
+/* Splits off the directory: "." when there is none. */
+static void parent_of(const char *path, char *dir, size_t size) {
+    const char *slash = strrchr(path, '/');
+    size_t n = slash == NULL ? 0 : slash == path ? 1 : (size_t)(slash - path);
+    if (n == 0) {
+        snprintf(dir, size, ".");
+        return;
+    }
+    snprintf(dir, size, "%.*s", (int)n, path);
+}
+
+tf_status io_create(io_writer *w, const char *path, tf_error *err) {
+    static _Atomic uint64_t serial;
+    *w = (io_writer){.fd = -1};
+    int n = snprintf(w->path, sizeof w->path, "%s", path);
+    if (n < 0 || (size_t)n >= sizeof w->path) {
+        tf_fail(err, TF_W_TOO_LARGE, "creating %s", path);
+        tf_found(err, "a path of %d bytes", n);
+        return tf_expected(err, "fewer than %zu bytes", sizeof w->path);
+    }
+    snprintf(w->temporary, sizeof w->temporary, "%s.tmp-%ld-%llu", path, (long)getpid(),
+             (unsigned long long)atomic_fetch_add(&serial, 1));
+    errno = EIO;
+    if (!fault_hits(FAULT_WRITE)) {
+        w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    }
+    int saved = errno;
+    if (w->fd < 0) return tf_fail_errno(err, TF_W_CANNOT_WRITE, saved, "creating %s", path);
+    w->open = true;
+    return TF_OK;
+}
+
+static tf_status write_failed(const io_writer *w, int saved, tf_error *err) {
+    tf_word word = saved == ENOSPC || saved == EDQUOT ? TF_W_NO_SPACE : TF_W_CANNOT_WRITE;
+    tf_fail_errno(err, word, saved, "writing %s", w->path);
+    if (word == TF_W_NO_SPACE) return tf_remedy(err, "free space there or choose another folder");
+    return err->status;
+}
+
+static tf_status write_some(io_writer *w, const void *data, size_t n, bool positioned,
+                            uint64_t offset, tf_error *err) {
+    const char *at = data;
+    while (n > 0) {
+        size_t chunk = n < IO_CHUNK ? n : IO_CHUNK;
+        ssize_t put = -1;
+        errno = EIO;
+        if (!fault_hits(FAULT_WRITE)) {
+            put = positioned ? pwrite(w->fd, at, chunk, (off_t)offset) : write(w->fd, at, chunk);
+        }
+        int saved = errno;
+        if (put < 0 && saved == EINTR) continue;
+        if (put < 0) return write_failed(w, saved, err);
+        at += put;
+        n -= (size_t)put;
+        offset += (uint64_t)put;
+    }
+    return TF_OK;
+}
+
+tf_status io_write(io_writer *w, const void *data, size_t n, tf_error *err) {
+    return write_some(w, data, n, false, 0, err);
+}
+
+tf_status io_write_at(io_writer *w, const void *data, size_t n, uint64_t offset, tf_error *err) {
+    return write_some(w, data, n, true, offset, err);
+}
+
+static int sync_directory_of(const char *path) {
+    char dir[TF_PATH_BYTES_MAX];
+    parent_of(path, dir, sizeof dir);
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return -1;
+    int failed = fsync(fd);
+    int saved = errno;
+    close(fd);
+    /* Some file systems know no sync of a directory; the rename itself held. */
+    errno = saved;
+    return failed != 0 && saved != EINVAL ? -1 : 0;
+}
+
+tf_status io_commit(io_writer *w, tf_error *err) {
+    int failed = -1;
+    errno = EIO;
+    if (!fault_hits(FAULT_WRITE)) failed = fsync(w->fd);
+    int saved = errno;
+    if (failed == 0) {
+        failed = close(w->fd);
+        saved = errno;
+        w->fd = -1;
+    }
+    if (failed == 0) {
+        failed = rename(w->temporary, w->path);
+        saved = errno;
+    }
+    if (failed == 0) {
+        w->open = false;
+        failed = sync_directory_of(w->path);
+        saved = errno;
+    }
+    return failed == 0 ? TF_OK : write_failed(w, saved, err);
+}
+
+void io_discard(io_writer *w) {
+    if (!w->open) return;
+    if (w->fd >= 0) close(w->fd);
+    unlink(w->temporary);
+    w->fd = -1;
+    w->open = false;
+}
+
+tf_status io_write_file(const char *path, const void *data, size_t n, tf_error *err) {
+    io_writer w;
+    tf_status status = TF_OK;
+    TF_TRY(io_create(&w, path, err));
+    TF_TRY(io_write(&w, data, n, err));
+    TF_TRY(io_commit(&w, err));
+done:
+    io_discard(&w);
+    return status;
+}
+
+tf_status io_make_dirs(const char *path, tf_error *err) {
+    char part[TF_PATH_BYTES_MAX];
+    int n = snprintf(part, sizeof part, "%s", path);
+    if (n <= 0 || (size_t)n >= sizeof part) {
+        return tf_fail_errno(err, TF_W_CANNOT_WRITE, n <= 0 ? ENOENT : ENAMETOOLONG,
+                             "making the folder '%s'", path);
+    }
+    for (char *at = part + 1;; at++) {
+        if (*at != '/' && *at != '\0') continue;
+        char kept = *at;
+        *at = '\0';
+        int failed = mkdir(part, 0777);
+        int saved = errno;
+        if (failed != 0 && !(saved == EEXIST && io_is_dir(part))) {
+            tf_fail_errno(err, TF_W_CANNOT_WRITE, saved, "making the folder %s", part);
+            return tf_remedy(err, "choose a folder that can be written");
+        }
+        *at = kept;
+        if (kept == '\0') return TF_OK;
+    }
+}
+
+tf_status io_free_bytes(const char *path, uint64_t *bytes, tf_error *err) {
+    struct statvfs st;
+    int failed = statvfs(path, &st);
+    int saved = errno;
+    if (failed != 0)
+        return tf_fail_errno(err, TF_W_CANNOT_OPEN, saved, "asking %s for free space", path);
+    *bytes = (uint64_t)st.f_bavail * (uint64_t)st.f_frsize;
+    return TF_OK;
+}
+
+bool io_exists(const char *path) {
+    struct stat st;
+    return lstat(path, &st) == 0;
+}
+
+bool io_is_dir(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+tf_status io_remove_tree(const char *path, tf_error *err) {
+    struct stat st;
+    if (lstat(path, &st) != 0) return TF_OK;
+    if (S_ISDIR(st.st_mode)) {
+        char **names = NULL;
+        size_t count = 0;
+        tf_status status = io_list(path, &names, &count, err);
+        for (size_t i = 0; i < count && status == TF_OK; i++) {
+            char child[TF_PATH_BYTES_MAX];
+            if (!io_join(child, sizeof child, path, names[i])) {
+                status = tf_fail_errno(err, TF_W_CANNOT_WRITE, ENAMETOOLONG, "removing %s/%s", path,
+                                       names[i]);
+                break;
+            }
+            status = io_remove_tree(child, err);
+        }
+        io_free_names(names, count);
+        if (status != TF_OK) return status;
+    }
+    int failed = S_ISDIR(st.st_mode) ? rmdir(path) : unlink(path);
+    int saved = errno;
+    if (failed != 0 && saved != ENOENT) {
+        return tf_fail_errno(err, TF_W_CANNOT_WRITE, saved, "removing %s", path);
+    }
+    return TF_OK;
+}
+
+static int by_bytes(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+tf_status io_list(const char *dir, char ***names, size_t *count, tf_error *err) {
+    *names = NULL;
+    *count = 0;
+    size_t capacity = 0;
+    char **list = NULL;
+    size_t n = 0;
+    tf_status status = TF_OK;
+    DIR *handle = opendir(dir);
+    int saved = errno;
+    if (handle == NULL) return tf_fail_errno(err, TF_W_CANNOT_OPEN, saved, "listing %s", dir);
+    for (struct dirent *e = readdir(handle); e != NULL; e = readdir(handle)) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
+        if (n == capacity) {
+            capacity = capacity == 0 ? 16 : capacity * 2;
+            char **grown = mem_grow(list, capacity * sizeof *list);
+            if (grown == NULL) TF_TRY(tf_fail(err, TF_W_NO_MEMORY, "listing %s", dir));
+            list = grown;
+        }
+        size_t length = strlen(e->d_name) + 1;
+        list[n] = mem_take(length);
+        if (list[n] == NULL) TF_TRY(tf_fail(err, TF_W_NO_MEMORY, "listing %s", dir));
+        memcpy(list[n++], e->d_name, length);
+    }
+    if (n > 1) qsort(list, n, sizeof *list, by_bytes);
+    *names = list;
+    *count = n;
+    list = NULL;
+done:
+    closedir(handle);
+    if (list != NULL) io_free_names(list, n);
+    return status;
+}
+
+void io_free_names(char **names, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        mem_free(names[i]);
+    mem_free(names);
+}
+
+bool io_join(char *to, size_t size, const char *dir, const char *name) {
+    int n = snprintf(to, size, "%s/%s", dir, name);
+    return n > 0 && (size_t)n < size;
+}
