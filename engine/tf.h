@@ -66,8 +66,33 @@ tf_status tf_plan_make(const tf_pack *pack, const tf_split *split, tf_plan **out
 void tf_plan_close(tf_plan *plan);
 const char *tf_plan_text(const tf_plan *plan); /* plan owns */
 tf_digest tf_plan_fingerprint(const tf_plan *plan);
-/* Shares, heads, widths, items, bytes by category.  json: one object. */
-void tf_plan_describe(const tf_plan *plan, bool json, tf_text *out);
+
+/* What a person asks of a plan; sizes are this rank's, from its ranges' begin and end. */
+#define TF_UNITS      4  /* see tf_unit_name */
+#define TF_CATEGORIES 16 /* at most; see tf_category_count */
+typedef struct tf_unit_share {
+    uint32_t total; /* units of the model */
+    uint32_t begin; /* this rank's, half open */
+    uint32_t end;
+} tf_unit_share;
+typedef struct tf_plan_facts {
+    uint32_t world, rank;
+    uint64_t weight; /* of this rank; 1 when machines are equal */
+    tf_unit_share
+        units[TF_UNITS]; /* output groups, expert blocks, vocabulary blocks, hash columns */
+    uint32_t heads, first_head;
+    uint32_t expert_width;
+    uint32_t vocab, first_vocab;
+    uint32_t items;
+    uint64_t bytes;
+    uint64_t category_bytes[TF_CATEGORIES];
+} tf_plan_facts;
+void tf_plan_facts_of(const tf_plan *plan, tf_plan_facts *out);
+const char *tf_unit_name(uint32_t unit); /* "output groups", ... */
+uint32_t tf_category_count(void);
+const char *tf_category_name(uint32_t category); /* "attention", ... */
+/* One object, facts and fingerprint. */
+void tf_plan_json(const tf_plan *plan, tf_text *out);
 
 /* ---- emitted calls -------------------------------------------------------------------------- */
 
