@@ -16,6 +16,8 @@ typedef tf_status (*thread_job)(void *context, size_t index, uint32_t worker, tf
 
 /* Cores this process may use, at least 1. */
 uint32_t thread_cores(void);
+/* How many workers thread_run starts for `count` jobs: the size of an array of scratch. */
+uint32_t thread_workers(uint32_t workers, size_t count);
 /* Runs jobs 0..count-1 on `workers` threads (0: one a core); after a failure or tf_stop_requested
  * no new job starts.  Returns the lowest failed job's error, or interrupted. */
 tf_status thread_run(uint32_t workers, size_t count, thread_job job, void *context, tf_error *err);
