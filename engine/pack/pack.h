@@ -10,29 +10,10 @@
 #include "engine/base/digest.h"
 #include "engine/base/text.h"
 #include "engine/pack/config.h"
+#include "engine/pack/dtype.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-typedef enum {
-    DTYPE_BF16,
-    DTYPE_F16,
-    DTYPE_F32,
-    DTYPE_F64,
-    DTYPE_F8_E4M3,
-    DTYPE_F8_E8M0,
-    DTYPE_I16,
-    DTYPE_I32,
-    DTYPE_I64,
-    DTYPE_U8,
-    DTYPE_I8,
-    DTYPE_BOOL,
-    DTYPE_COUNT,
-} tf_dtype;
-
-uint32_t dtype_bytes(tf_dtype dtype);
-const char *dtype_name(tf_dtype dtype); /* safetensors' spelling: "BF16", "F8_E4M3" */
-bool dtype_parse(const char *name, size_t n, tf_dtype *out);
 
 typedef struct pack_tensor {
     const char *name; /* pack owns; NUL-terminated, at most TF_NAME_BYTES_MAX */
