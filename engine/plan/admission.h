@@ -7,6 +7,7 @@
 
 #include "engine/base/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef enum {
