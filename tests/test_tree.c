@@ -136,8 +136,18 @@ static void every_file_is_built(check_case *t) {
 
 static void every_room_has_a_test(check_case *t) {
     holds(t, rule_every_room_has_a_test);
-    notices(t, rule_every_room_has_a_test, "tests/test_base.c", "int x;\n",
-            "engine/base/arena.h: no tests/test_*.c includes it");
+    tree planted;
+    tree_read(&planted, TF_SOURCE_DIR, TF_BUILD_DIR);
+    tree_plant(&planted, "engine/base/lost.h", "int x;\n");
+    complaints c = {0};
+    rule_every_room_has_a_test(&planted, &c);
+    CHECKF(t, strstr(c.text, "lost.h") == NULL, "a header alone is no room:\n%s", c.text);
+    tree_plant(&planted, "engine/base/lost.c", "int x;\n");
+    c = (complaints){0};
+    rule_every_room_has_a_test(&planted, &c);
+    CHECKF(t, strstr(c.text, "engine/base/lost.h: no tests/test_*.c includes it") != NULL,
+           "planted; found:\n%s", c.text);
+    tree_free(&planted);
 }
 
 static void every_code_word_is_provoked(check_case *t) {
