@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const command *const tables[] = {doctor_commands};
+static const command *const tables[] = {prove_commands, doctor_commands};
 
 enum {
     TABLES = sizeof tables / sizeof tables[0],
