@@ -6,6 +6,7 @@
 #include "engine/base/io.h"
 #include "engine/base/thread.h"
 #include "engine/pack/recipe.h"
+#include "engine/pack/sums.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -354,6 +355,7 @@ static tf_status write_all(job *j, const char *dir, tf_error *err) {
         TF_TRY(write_shard(j, &j->shards[s], err));
     }
     TF_TRY(tf_stop_check(err));
+    if (j->request->list_digests) TF_TRY(sums_write(j->folder.temporary, err));
     TF_TRY(folder_commit(&j->folder, err));
 done:
     folder_discard(&j->folder);

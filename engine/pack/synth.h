@@ -20,6 +20,7 @@ typedef struct synth_request {
     const builtin_model *model;
     uint32_t layers;         /* target layers; 0: the model's own */
     uint32_t workers;        /* 0: one a core */
+    bool list_digests;       /* add digests.txt (sums.h) */
     synth_progress progress; /* may be NULL; called from one thread at a time */
     void *context;
 } synth_request;
