@@ -90,7 +90,10 @@ static void any_sharing_gives_the_tree_sum(check_case *t) {
             s->want[k] = tree_sum(s->leaf + k, leaves, 0, next_power(leaves), n);
         for (int cut = 0; cut < 4; cut++) {
             uint32_t world = random_cut(&r, leaves, ranges);
-            if (cut == 0) ranges[0] = (canon_range){0, leaves}, world = 1;
+            if (cut == 0) {
+                ranges[0] = (canon_range){0, leaves};
+                world = 1;
+            }
             if (!CHECK_U64(t, sum_shared(s, ranges, world, leaves, n), TF_OK)) goto done;
             if (!CHECKF(t, same_bits(s->out, s->want, n),
                         "%u leaves over %u ranks differ from the tree", leaves, world))

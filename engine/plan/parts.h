@@ -1,0 +1,22 @@
+/* plan/parts - the steps of plan_make, for plan.c and for tests.
+ *
+ * Idea: units are shared out first; then every tensor of the model is found and cut; the text is
+ * written last, from the finished items alone.
+ * Trap: nothing here looks at a tensor's bytes; a plan needs headers only. */
+#ifndef TF_ENGINE_PLAN_PARTS_H
+#define TF_ENGINE_PLAN_PARTS_H
+
+#include "engine/plan/plan.h"
+
+#include <stdint.h>
+
+/* Elements [begin, end) of dimension `dim` of a row-major tensor, as one run of equal pieces. */
+plan_span plan_cut(const pack_tensor *tensor, uint32_t dim, uint64_t begin, uint64_t end);
+
+/* Fills items, spans, item_of, layer_end and the byte counts of a plan whose ranges are set. */
+tf_status plan_fill_items(tf_plan *plan, tf_error *err);
+
+/* Writes the canonical text (FORMATS, "Plan text and fingerprint"). */
+tf_status plan_write_text(tf_plan *plan, tf_error *err);
+
+#endif
