@@ -1,4 +1,5 @@
 /* The command line from outside: exit codes, help, refusals; and its parts that have none. */
+#include "engine/base/nearest.h"
 #include "engine/tf.h"
 #include "harness/cli/args.h"
 #include "harness/cli/commands.h"
@@ -86,12 +87,12 @@ static void wrong_options_name_the_thing(check_case *t) {
 
 static void nearest_name_is_one_a_person_meant(check_case *t) {
     static const char *const names[] = {"plan", "emit", "pack synth", "rank verify", "doctor"};
-    CHECK_STR(t, args_nearest("palne", names, COUNT(names)), "plan");
-    CHECK_STR(t, args_nearest("emti", names, COUNT(names)), "emit");
-    CHECK_STR(t, args_nearest("pack snyth", names, COUNT(names)), "pack synth");
-    CHECK_STR(t, args_nearest("doct", names, COUNT(names)), "doctor");
-    CHECK(t, args_nearest("serve", names, COUNT(names)) == NULL);
-    CHECK(t, args_nearest("", names, COUNT(names)) == NULL);
+    CHECK_STR(t, tf_nearest("palne", names, COUNT(names)), "plan");
+    CHECK_STR(t, tf_nearest("emti", names, COUNT(names)), "emit");
+    CHECK_STR(t, tf_nearest("pack snyth", names, COUNT(names)), "pack synth");
+    CHECK_STR(t, tf_nearest("doct", names, COUNT(names)), "doctor");
+    CHECK(t, tf_nearest("serve", names, COUNT(names)) == NULL);
+    CHECK(t, tf_nearest("", names, COUNT(names)) == NULL);
 }
 
 /* ---- progress ---- */

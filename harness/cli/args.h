@@ -71,7 +71,4 @@ typedef struct command {
 tf_status args_parse(const command *c, char **words, size_t count, args *out, tf_error *err);
 /* The page of `--help`. */
 void args_help(const command *c, tf_text *out);
-/* The name most like the given one, or NULL when none is near. */
-const char *args_nearest(const char *given, const char *const *names, size_t count);
-
 #endif

@@ -1,4 +1,5 @@
 /* tfverify - finds the command, runs it, turns its status into the exit code. */
+#include "engine/base/nearest.h"
 #include "engine/base/thread.h"
 #include "engine/tf.h"
 #include "harness/cli/commands.h"
@@ -99,8 +100,8 @@ static tf_status unknown_command(char **words, size_t count, tf_error *err) {
     memcpy(given, text_str(&pair), keep);
     given[keep] = '\0';
     text_free(&pair);
-    const char *near = args_nearest(given, names, known);
-    if (near == NULL) near = args_nearest(words[0], names, known);
+    const char *near = tf_nearest(given, names, known);
+    if (near == NULL) near = tf_nearest(words[0], names, known);
     tf_fail(err, TF_W_USAGE, "reading the command");
     tf_found(err, "'%s'", grouped ? given : words[0]);
     if (near != NULL) tf_expected(err, "'%s', perhaps", near);
