@@ -17,7 +17,7 @@ void tf_plan_close(tf_plan *plan) {
 }
 
 const char *tf_plan_text(const tf_plan *plan) {
-    return text_str(&plan->text);
+    return plan_text(plan);
 }
 
 tf_digest tf_plan_fingerprint(const tf_plan *plan) {

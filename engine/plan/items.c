@@ -8,13 +8,25 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NOT_SEEN UINT32_MAX
-#define TILE     16u  /* an EXL3 tile is 16 x 16 weights */
-#define BLOCK    128u /* EXL3 is cut only here: one Hadamard block */
+#define NOT_SEEN  UINT32_MAX
+#define TILE      16u /* an EXL3 tile is 16 x 16 weights */
+#define RULES_MAX 64u
+#define BLOCK     128u /* EXL3 is cut only here: one Hadamard block */
+
+/* How one axis is cut: rank r has its elements [bounds[r], bounds[r + 1]). */
+typedef struct cut {
+    canon_range range; /* this rank's units */
+    uint64_t bounds[TF_WORLD_MAX + 1];
+} cut;
+
+/* This rank's part of a tensor. */
+typedef struct piece {
+    plan_span span;
+    uint64_t shape[TF_DIMS_MAX];
+} piece;
 
 typedef struct walk {
     tf_plan *plan;
-    plan_span *spans; /* one an item */
     tf_error *err;
     uint32_t layer;               /* CONFIG_NONE: top */
     uint32_t begin, end;          /* the layer's tensors in the pack */
@@ -24,15 +36,11 @@ typedef struct walk {
     uint64_t table_rows[ENGRAM_COLUMNS_MAX + 1]; /* first row of each hash column; then the count */
     const char *codebook;                        /* of the linears so far; NULL: none seen */
     const char *codebook_of;                     /* the first of them */
+    const tensor_rule *rule;
+    cut cut; /* of the rule's axis, unless AXIS_WHOLE */
+    /* The last piece of each rule and part: experts are alike. */
+    const piece *latest[RULES_MAX][PART_NONE + 1];
 } walk;
-
-/* How one axis is cut: rank r has its elements [bounds[r], bounds[r + 1]). */
-typedef struct cut {
-    plan_axis axis; /* AXIS_WHOLE: not at all; the rest is then unset */
-    plan_unit unit;
-    canon_range range; /* this rank's units */
-    uint64_t bounds[TF_WORLD_MAX + 1];
-} cut;
 
 /* ---- finding ------------------------------------------------------------------------------- */
 
@@ -66,6 +74,10 @@ static tf_status missing(const walk *w, const char *suffix) {
 typedef struct quartet {
     const pack_tensor *plain, *trellis, *suh, *svh, *mul1, *mcg;
 } quartet;
+
+static const pack_tensor *marker_of(const quartet *q) {
+    return q->mul1 != NULL ? q->mul1 : q->mcg;
+}
 
 /* Everything stored under w->name: the parts lie side by side in name order. */
 static quartet find_linear(walk *w) {
@@ -139,7 +151,7 @@ static tf_status check_codebook(walk *w, const quartet *q) {
 
 static tf_status check_quartet(walk *w, const quartet *q, uint64_t k, uint64_t n) {
     tf_status status = TF_OK;
-    const pack_tensor *marker = q->mul1 != NULL ? q->mul1 : q->mcg;
+    const pack_tensor *marker = marker_of(q);
     const uint64_t words = q->trellis->dims == 3 ? q->trellis->shape[2] : 0;
     if (q->suh == NULL) TF_TRY(missing(w, ".suh"));
     if (q->svh == NULL) TF_TRY(missing(w, ".svh"));
@@ -185,11 +197,11 @@ static tf_status not_on_block(const walk *w, const char *found, uint64_t at, con
 }
 
 /* block: elements that no bound may divide; 1 for plain weights. */
-static tf_status make_cut(const walk *w, const tensor_rule *rule, uint32_t block, cut *c) {
+static tf_status make_cut(walk *w, uint32_t block) {
     const tf_plan *plan = w->plan;
-    c->axis = rule->axis;
+    const tensor_rule *rule = w->rule;
+    cut *c = &w->cut;
     if (rule->axis == AXIS_WHOLE) return TF_OK;
-    c->unit = rule->unit;
     c->range = plan->range[rule->unit];
     uint64_t extent = axis_extent(w, rule);
     uint32_t units = plan->units[rule->unit];
@@ -208,125 +220,136 @@ static tf_status make_cut(const walk *w, const tensor_rule *rule, uint32_t block
     return TF_OK;
 }
 
-static plan_item *add_item(walk *w, const tensor_rule *rule, const pack_tensor *t, plan_part part) {
+/* This rank's part along `dim`, one of whose elements stands for `scale` of the axis.  The parts of
+ * all ranks must add up to the tensor: its bytes are owned exactly once. */
+static void take_part(const walk *w, const pack_tensor *t, uint32_t dim, uint32_t scale,
+                      piece *own) {
+    const tf_plan *plan = w->plan;
+    uint64_t all_bytes = 0;
+    for (uint32_t r = 0; r < plan->world; r++) {
+        uint64_t begin = w->cut.bounds[r] / scale, end = w->cut.bounds[r + 1] / scale;
+        plan_span span = plan_cut(t, dim, begin, end);
+        all_bytes += span.length * span.count;
+        if (r != plan->rank) continue;
+        own->span = span;
+        own->shape[dim] = end - begin;
+    }
+    TF_ASSERT(all_bytes == t->bytes);
+}
+
+/* Keeps a piece in the plan, or finds the same one again. */
+static const piece *keep(walk *w, const piece *own, plan_part part) {
+    const piece **latest = &w->latest[w->rule - tensor_rules][part];
+    if (*latest != NULL && memcmp(*latest, own, sizeof *own) == 0) return *latest;
+    piece *kept = arena_take(&w->plan->arena, sizeof *kept);
+    if (kept != NULL) *kept = *own;
+    *latest = kept;
+    return kept;
+}
+
+#define NO_DIM UINT32_MAX /* not cut: all of the tensor */
+
+static tf_status add_item(walk *w, const pack_tensor *t, plan_part part, uint32_t dim,
+                          uint32_t scale) {
     tf_plan *plan = w->plan;
     uint32_t index = (uint32_t)(t - plan->pack->tensors);
     TF_ASSERT(plan->item_of[index] == NOT_SEEN);
-    plan_span *span = &w->spans[plan->item_count];
-    plan_item *item = &plan->items[plan->item_count];
-    plan->item_of[index] = plan->item_count++;
-    bool draft = w->layer != CONFIG_NONE && w->layer >= plan->pack->config.target_layers;
-    *span = (plan_span){0, t->bytes, 0, 1};
-    *item = (plan_item){.tensor = t,
-                        .image = t->name,
-                        .part = part,
-                        .layer = w->layer,
-                        .axis = AXIS_WHOLE,
-                        .unit = UNIT_NONE,
-                        .spans = span,
-                        .span_count = 1,
-                        .bytes = t->bytes,
-                        .category = draft ? BYTES_DRAFT : rule->category};
-    if (t->dims > 0) memcpy(item->shape, t->shape, t->dims * sizeof *t->shape);
-    return item;
-}
+    piece own = {.span = {0, t->bytes, 0, 1}};
+    memcpy(own.shape, t->shape, sizeof own.shape);
+    if (dim != NO_DIM) take_part(w, t, dim, scale, &own);
+    const piece *kept = keep(w, &own, part);
+    if (kept == NULL) return tf_fail(w->err, TF_W_NO_MEMORY, "planning tensor %s", t->name);
 
-/* Takes this rank's part along `dim`, one of whose elements stands for `scale` of the axis.  The
- * parts of all ranks must add up to the tensor: its bytes are owned exactly once. */
-static void cut_item(const walk *w, plan_item *item, const cut *c, uint32_t dim, uint32_t scale) {
-    const tf_plan *plan = w->plan;
-    item->axis = c->axis;
-    item->unit = c->unit;
-    item->range = c->range;
-    uint64_t all_bytes = 0;
-    for (uint32_t r = 0; r < plan->world; r++) {
-        uint64_t begin = c->bounds[r] / scale, end = c->bounds[r + 1] / scale;
-        plan_span span = plan_cut(item->tensor, dim, begin, end);
-        all_bytes += span.length * span.count;
-        if (r != plan->rank) continue;
-        *item->spans = span;
-        item->shape[dim] = end - begin;
-        item->bytes = span.length * span.count;
-    }
-    TF_ASSERT(all_bytes == item->tensor->bytes);
+    bool draft = w->layer != CONFIG_NONE && w->layer >= plan->pack->config.target_layers;
+    plan->items[plan->item_count] =
+        (plan_item){.tensor = t,
+                    .image = t->name,
+                    .part = part,
+                    .layer = w->layer,
+                    .axis = dim == NO_DIM ? AXIS_WHOLE : w->rule->axis,
+                    .unit = dim == NO_DIM ? UNIT_NONE : w->rule->unit,
+                    .range = dim == NO_DIM ? (canon_range){0, 0} : w->cut.range,
+                    .shape = kept->shape,
+                    .spans = &kept->span,
+                    .span_count = 1,
+                    .bytes = kept->span.length * kept->span.count,
+                    .category = draft ? BYTES_DRAFT : w->rule->category};
+    plan->item_of[index] = plan->item_count++;
+    return TF_OK;
 }
 
 /* ---- rules ---------------------------------------------------------------------------------- */
 
-static tf_status plan_tensor(walk *w, const tensor_rule *rule) {
+static tf_status plan_tensor(walk *w) {
+    const tensor_rule *rule = w->rule;
     const pack_tensor *t = find(w, w->name + w->prefix);
     if (t == NULL) return missing(w, "");
     uint64_t shape[2] = {w->extent[rule->first], w->extent[rule->second]};
     tf_status status = TF_OK;
-    plan_item *item;
-    cut c;
     TF_TRY(check_form(w, t, rule->dtype, shape, rule->form == FORM_MATRIX ? 2 : 1));
-    TF_TRY(make_cut(w, rule, 1, &c));
-    item = add_item(w, rule, t, PART_NONE);
-    if (c.axis != AXIS_WHOLE) cut_item(w, item, &c, 0, 1);
+    TF_TRY(make_cut(w, 1));
+    TF_TRY(add_item(w, t, PART_NONE, rule->axis == AXIS_WHOLE ? NO_DIM : 0, 1));
 done:
     return status;
 }
 
 /* A tensor that belongs whole to the owner of one unit. */
-static void pick_item(walk *w, const tensor_rule *rule, const pack_tensor *t, plan_part part,
-                      uint32_t unit) {
-    canon_range own = w->plan->range[rule->unit];
+static tf_status pick_item(walk *w, const pack_tensor *t, plan_part part, uint32_t unit) {
+    tf_plan *plan = w->plan;
+    canon_range own = plan->range[w->rule->unit];
     if (unit < own.begin || unit >= own.end) {
-        w->plan->item_of[t - w->plan->pack->tensors] = PLAN_OTHERS;
-        return;
+        plan->item_of[t - plan->pack->tensors] = PLAN_OTHERS;
+        return TF_OK;
     }
-    plan_item *item = add_item(w, rule, t, part);
+    tf_status status = add_item(w, t, part, NO_DIM, 1);
+    if (status != TF_OK) return status;
+    plan_item *item = &plan->items[plan->item_count - 1];
     item->axis = AXIS_PICK;
-    item->unit = rule->unit;
+    item->unit = w->rule->unit;
     item->range = (canon_range){unit, unit + 1};
+    return TF_OK;
+}
+
+static tf_status pick_linear(walk *w, const quartet *q, uint32_t unit) {
+    const pack_tensor *const parts[] = {q->plain, q->trellis, q->suh, q->svh, marker_of(q)};
+    for (int part = PART_PLAIN; part <= (int)PART_MARKER; part++) {
+        if (parts[part] == NULL) continue;
+        tf_status status = pick_item(w, parts[part], (plan_part)part, unit);
+        if (status != TF_OK) return status;
+    }
+    return TF_OK;
 }
 
 /* Weights and scales of one linear are cut by one `cut` (MODEL 8, "Cuts"). */
-static void cut_linear(walk *w, const tensor_rule *rule, const quartet *q, const cut *c) {
-    bool rows = c->axis == AXIS_ROWS, columns = c->axis == AXIS_COLUMNS;
-    if (q->trellis == NULL) {
-        plan_item *plain = add_item(w, rule, q->plain, PART_PLAIN);
-        if (rows || columns) cut_item(w, plain, c, rows ? 1 : 0, 1);
-        return;
-    }
-    plan_item *trellis = add_item(w, rule, q->trellis, PART_TRELLIS);
-    if (rows || columns) cut_item(w, trellis, c, rows ? 0 : 1, TILE);
-    plan_item *suh = add_item(w, rule, q->suh, PART_SUH);
-    if (rows) cut_item(w, suh, c, 0, 1);
-    plan_item *svh = add_item(w, rule, q->svh, PART_SVH);
-    if (columns) cut_item(w, svh, c, 0, 1);
-    const pack_tensor *marker = q->mul1 != NULL ? q->mul1 : q->mcg;
-    if (marker != NULL) add_item(w, rule, marker, PART_MARKER);
+static tf_status cut_linear(walk *w, const quartet *q) {
+    bool rows = w->rule->axis == AXIS_ROWS, columns = w->rule->axis == AXIS_COLUMNS;
+    tf_status status = TF_OK;
+    if (q->trellis == NULL)
+        return add_item(w, q->plain, PART_PLAIN, rows ? 1 : columns ? 0 : NO_DIM, 1);
+    TF_TRY(add_item(w, q->trellis, PART_TRELLIS, rows ? 0 : columns ? 1 : NO_DIM, TILE));
+    TF_TRY(add_item(w, q->suh, PART_SUH, rows ? 0 : NO_DIM, 1));
+    TF_TRY(add_item(w, q->svh, PART_SVH, columns ? 0 : NO_DIM, 1));
+    if (marker_of(q) != NULL) TF_TRY(add_item(w, marker_of(q), PART_MARKER, NO_DIM, 1));
+done:
+    return status;
 }
 
-static void pick_linear(walk *w, const tensor_rule *rule, const quartet *q, uint32_t unit) {
-    const pack_tensor *marker = q->mul1 != NULL ? q->mul1 : q->mcg;
-    if (q->trellis == NULL) {
-        pick_item(w, rule, q->plain, PART_PLAIN, unit);
-        return;
-    }
-    pick_item(w, rule, q->trellis, PART_TRELLIS, unit);
-    pick_item(w, rule, q->suh, PART_SUH, unit);
-    pick_item(w, rule, q->svh, PART_SVH, unit);
-    if (marker != NULL) pick_item(w, rule, marker, PART_MARKER, unit);
-}
-
-static tf_status plan_linear(walk *w, const tensor_rule *rule, uint32_t instance) {
+static tf_status plan_linear(walk *w, uint32_t instance) {
+    const tensor_rule *rule = w->rule;
     tf_status status = TF_OK;
     quartet q = find_linear(w);
     uint64_t k = w->extent[rule->first], n = w->extent[rule->second];
-    cut c;
     if (q.plain == NULL && q.trellis == NULL)
         return missing(w, w->plan->pack->config.exl3 ? ".trellis" : ".weight");
-    if (q.trellis != NULL) TF_TRY(check_quartet(w, &q, k, n));
-    if (q.trellis == NULL) TF_TRY(check_form(w, q.plain, rule->dtype, (uint64_t[]){n, k}, 2));
-    if (rule->axis == AXIS_PICK) {
-        pick_linear(w, rule, &q, instance);
-        return TF_OK;
+    if (q.trellis != NULL) {
+        q.plain = NULL; /* a second form of one linear stays unseen, and so is refused */
+        TF_TRY(check_quartet(w, &q, k, n));
+    } else {
+        TF_TRY(check_form(w, q.plain, rule->dtype, (uint64_t[]){n, k}, 2));
     }
-    TF_TRY(make_cut(w, rule, q.trellis != NULL ? BLOCK : 1, &c));
-    cut_linear(w, rule, &q, &c);
+    if (rule->axis == AXIS_PICK) return pick_linear(w, &q, instance);
+    TF_TRY(make_cut(w, q.trellis != NULL ? BLOCK : 1));
+    TF_TRY(cut_linear(w, &q));
 done:
     return status;
 }
@@ -352,8 +375,9 @@ static void set_name(walk *w, const char *pattern, uint32_t instance) {
 }
 
 static tf_status plan_rule(walk *w, const tensor_rule *rule, uint32_t instance) {
+    w->rule = rule;
     set_name(w, rule->name, instance);
-    return rule->form == FORM_LINEAR ? plan_linear(w, rule, instance) : plan_tensor(w, rule);
+    return rule->form == FORM_LINEAR ? plan_linear(w, instance) : plan_tensor(w);
 }
 
 static uint32_t instances(const walk *w, tensor_each each) {
@@ -441,11 +465,11 @@ tf_status plan_fill_items(tf_plan *plan, tf_error *err) {
     const tf_pack *pack = plan->pack;
     tf_status status = TF_OK;
     walk w = {.plan = plan, .err = err};
+    TF_ASSERT(tensor_rule_count <= RULES_MAX);
     plan->items = arena_array(&plan->arena, pack->tensor_count, sizeof *plan->items);
-    w.spans = arena_array(&plan->arena, pack->tensor_count, sizeof *w.spans);
     plan->item_of = arena_array(&plan->arena, pack->tensor_count, sizeof *plan->item_of);
     plan->layer_end = arena_array(&plan->arena, pack->config.layers + 1u, sizeof(uint32_t));
-    if (plan->items == NULL || w.spans == NULL || plan->item_of == NULL || plan->layer_end == NULL)
+    if (plan->items == NULL || plan->item_of == NULL || plan->layer_end == NULL)
         return tf_fail(err, TF_W_NO_MEMORY, "listing %u tensors", pack->tensor_count);
     memset(plan->item_of, 0xff, pack->tensor_count * sizeof *plan->item_of);
     for (uint32_t slot = 0; slot <= pack->config.layers; slot++) {

@@ -13,10 +13,11 @@
 /* Elements [begin, end) of dimension `dim` of a row-major tensor, as one run of equal pieces. */
 plan_span plan_cut(const pack_tensor *tensor, uint32_t dim, uint64_t begin, uint64_t end);
 
-/* Fills items, spans, item_of, layer_end and the byte counts of a plan whose ranges are set. */
+/* Fills items, item_of, layer_end and the byte counts of a plan whose ranges are set. */
 tf_status plan_fill_items(tf_plan *plan, tf_error *err);
 
-/* Writes the canonical text (FORMATS, "Plan text and fingerprint"). */
-tf_status plan_write_text(tf_plan *plan, tf_error *err);
+/* Adds the canonical text (FORMATS, "Plan text and fingerprint") to `text`, to `digest`, or both;
+ * either may be NULL. */
+tf_status plan_write_text(const tf_plan *plan, tf_text *text, digest_state *digest, tf_error *err);
 
 #endif

@@ -103,6 +103,17 @@ static tf_status share_units(tf_plan *plan, tf_error *err) {
     return TF_OK;
 }
 
+static tf_status take_fingerprint(tf_plan *plan, tf_error *err) {
+    digest_state *digest = digest_begin();
+    if (digest == NULL) return tf_fail(err, TF_W_NO_MEMORY, "taking a plan's fingerprint");
+    tf_status status = plan_write_text(plan, NULL, digest, err);
+    plan->fingerprint = digest_end(digest);
+    plan->text = arena_take(&plan->arena, sizeof *plan->text);
+    if (status == TF_OK && plan->text == NULL)
+        status = tf_fail(err, TF_W_NO_MEMORY, "taking a plan's fingerprint");
+    return status;
+}
+
 tf_status plan_make(const tf_pack *pack, uint32_t world, uint32_t rank, const uint64_t *weights,
                     tf_plan **out, tf_error *err) {
     *out = NULL;
@@ -124,7 +135,7 @@ tf_status plan_make(const tf_pack *pack, uint32_t world, uint32_t rank, const ui
     TF_TRY(count_units(plan, err));
     TF_TRY(share_units(plan, err));
     TF_TRY(plan_fill_items(plan, err));
-    TF_TRY(plan_write_text(plan, err));
+    TF_TRY(take_fingerprint(plan, err));
     arena_seal(&plan->arena);
     *out = plan;
 done:
@@ -137,9 +148,16 @@ done:
 
 void plan_free(tf_plan *plan) {
     if (plan == NULL) return;
-    text_free(&plan->text);
+    if (plan->text != NULL) text_free(plan->text);
     arena_free(&plan->arena);
     mem_free(plan);
+}
+
+const char *plan_text(const tf_plan *plan) {
+    tf_error ignored = {0};
+    if (plan->text->length == 0 && plan_write_text(plan, plan->text, NULL, &ignored) != TF_OK)
+        text_free(plan->text);
+    return text_str(plan->text);
 }
 
 static uint32_t heads_per_group(const tf_plan *plan) {

@@ -76,9 +76,9 @@ typedef struct plan_item {
     uint32_t layer; /* logical layer; CONFIG_NONE: top */
     plan_axis axis;
     plan_unit unit;
-    canon_range range;           /* of the unit; {0, 0} when unit is UNIT_NONE */
-    uint64_t shape[TF_DIMS_MAX]; /* of this rank's part, tensor->dims entries */
-    plan_span *spans;
+    canon_range range;     /* of the unit; {0, 0} when unit is UNIT_NONE */
+    const uint64_t *shape; /* of this rank's part, tensor->dims entries; items alike share it */
+    const plan_span *spans;
     uint32_t span_count;
     uint64_t bytes;
     plan_category category;
@@ -99,8 +99,8 @@ typedef struct tf_plan {
     uint32_t *layer_end; /* [layers + 1]: where the items of top, layer 0, 1, ... end */
     uint32_t *item_of;   /* [pack->tensor_count]: its item, or PLAN_OTHERS, PLAN_IGNORED */
     uint64_t bytes, category_bytes[BYTES_CATEGORIES];
-    tf_text text;          /* canonical text (FORMATS) */
-    tf_digest fingerprint; /* XXH3-128 of it */
+    tf_text *text;         /* see plan_text */
+    tf_digest fingerprint; /* XXH3-128 of the canonical text (FORMATS) */
     tf_arena arena;
 } tf_plan;
 
@@ -110,6 +110,10 @@ typedef struct tf_plan {
 tf_status plan_make(const tf_pack *pack, uint32_t world, uint32_t rank, const uint64_t *weights,
                     tf_plan **out, tf_error *err);
 void plan_free(tf_plan *plan);
+
+/* The canonical text, tens of megabytes for a large model, so it is put together at the first call
+ * only (from one thread); "" when memory is out.  Plan owns. */
+const char *plan_text(const tf_plan *plan);
 
 /* This rank's sizes, by begin/end and never by rank * size. */
 uint32_t plan_heads(const tf_plan *plan);

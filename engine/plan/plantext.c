@@ -10,17 +10,23 @@
 #define BUFFER_MAX (16u * LINE_MAX)
 
 typedef struct lines {
-    tf_text *text;
+    tf_text *text;        /* may be NULL */
+    digest_state *digest; /* may be NULL */
     size_t length;
     char data[BUFFER_MAX];
 } lines;
 
-static void put_n(lines *l, const char *s, size_t n) {
+static void deliver(lines *l, const char *data, size_t n) {
+    if (l->text != NULL) text_add_n(l->text, data, n);
+    if (l->digest != NULL) digest_add(l->digest, data, n);
+}
+
+static inline void put_n(lines *l, const char *s, size_t n) {
     memcpy(l->data + l->length, s, n);
     l->length += n;
 }
 
-static void put(lines *l, const char *s) {
+static inline void put(lines *l, const char *s) {
     put_n(l, s, strlen(s));
 }
 
@@ -39,7 +45,7 @@ static void end_line(lines *l) {
     put_n(l, "\n", 1);
     TF_ASSERT(l->length <= BUFFER_MAX);
     if (l->length <= BUFFER_MAX - LINE_MAX) return;
-    text_add_n(l->text, l->data, l->length);
+    deliver(l, l->data, l->length);
     l->length = 0;
 }
 
@@ -177,19 +183,26 @@ static void add_totals(const tf_plan *plan, tf_text *text) {
     text_char(text, '\n');
 }
 
-tf_status plan_write_text(tf_plan *plan, tf_error *err) {
+tf_status plan_write_text(const tf_plan *plan, tf_text *text, digest_state *digest, tf_error *err) {
     tf_status status = TF_OK;
+    tf_text ends = {0}; /* the lines before the items, then those after them */
     lines *l = mem_take(sizeof *l);
     if (l == NULL) return tf_fail(err, TF_W_NO_MEMORY, "writing the text of a plan");
-    l->text = &plan->text;
-    add_head(plan, &plan->text);
+    l->text = text;
+    l->digest = digest;
+    add_head(plan, &ends);
+    TF_TRY(text_done(&ends, err));
+    deliver(l, ends.data, ends.length);
     for (uint32_t i = 0; i < plan->item_count; i++)
         put_item(l, &plan->items[i]);
-    text_add_n(&plan->text, l->data, l->length);
-    add_totals(plan, &plan->text);
-    TF_TRY(text_done(&plan->text, err));
-    plan->fingerprint = digest_bytes(plan->text.data, plan->text.length);
+    deliver(l, l->data, l->length);
+    text_clear(&ends);
+    add_totals(plan, &ends);
+    TF_TRY(text_done(&ends, err));
+    deliver(l, ends.data, ends.length);
+    if (text != NULL) TF_TRY(text_done(text, err));
 done:
+    text_free(&ends);
     mem_free(l);
     return status;
 }
