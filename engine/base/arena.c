@@ -28,6 +28,11 @@ void *mem_grow(void *old, size_t bytes) {
     return realloc(old, bytes == 0 ? 1 : bytes);
 }
 
+void *mem_take_aligned(size_t alignment, size_t bytes) {
+    if (fault_hits(FAULT_ALLOC) || bytes > SIZE_MAX - alignment) return NULL;
+    return aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+}
+
 void mem_free(void *p) {
     free(p);
 }

@@ -34,9 +34,11 @@ void *arena_array(tf_arena *arena, size_t count, size_t size);
 char *arena_copy(tf_arena *arena, const char *text, size_t n);
 char *arena_print(tf_arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The two places heap memory outside an arena comes from; mem_take zeroes.  Caller owns. */
+/* The places heap memory outside an arena comes from; mem_take zeroes.  Caller owns. */
 void *mem_take(size_t bytes);
 void *mem_grow(void *old, size_t bytes);
+/* Not zeroed, aligned to a power of two; for the buffers of direct writes.  Caller owns. */
+void *mem_take_aligned(size_t alignment, size_t bytes);
 void mem_free(void *p);
 
 #endif

@@ -1,3 +1,8 @@
+/* base/io - see the header.
+ *
+ * Trap: O_DIRECT, fallocate and flock are beyond POSIX, so this file alone asks for them; each has
+ * a way to do without where the file system refuses it. */
+#define _GNU_SOURCE
 #include "engine/base/io.h"
 
 #include "engine/base/arena.h"
@@ -11,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -96,6 +102,12 @@ done:
     return status;
 }
 
+#define TEMPORARY_MARK ".tmp-"
+
+bool io_is_temporary(const char *name) {
+    return strstr(name, TEMPORARY_MARK) != NULL;
+}
+
 /* Splits off the directory: "." when there is none. */
 static void parent_of(const char *path, char *dir, size_t size) {
     const char *slash = strrchr(path, '/');
@@ -107,7 +119,7 @@ static void parent_of(const char *path, char *dir, size_t size) {
     snprintf(dir, size, "%.*s", (int)n, path);
 }
 
-tf_status io_create(io_writer *w, const char *path, tf_error *err) {
+static tf_status create(io_writer *w, const char *path, int flags, tf_error *err) {
     static _Atomic uint64_t serial;
     *w = (io_writer){.fd = -1};
     int n = snprintf(w->path, sizeof w->path, "%s", path);
@@ -116,16 +128,27 @@ tf_status io_create(io_writer *w, const char *path, tf_error *err) {
         tf_found(err, "a path of %d bytes", n);
         return tf_expected(err, "fewer than %zu bytes", sizeof w->path);
     }
-    snprintf(w->temporary, sizeof w->temporary, "%s.tmp-%ld-%llu", path, (long)getpid(),
-             (unsigned long long)atomic_fetch_add(&serial, 1));
+    snprintf(w->temporary, sizeof w->temporary, "%s" TEMPORARY_MARK "%ld-%llu", path,
+             (long)getpid(), (unsigned long long)atomic_fetch_add(&serial, 1));
     errno = EIO;
     if (!fault_hits(FAULT_WRITE)) {
-        w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | flags, 0666);
+        if (w->fd < 0 && errno == EINVAL && flags != 0) {
+            /* The file system knows no O_DIRECT; it may have made the file before it said so. */
+            unlink(w->temporary);
+            flags = 0;
+            w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        }
     }
     int saved = errno;
     if (w->fd < 0) return tf_fail_errno(err, TF_W_CANNOT_WRITE, saved, "creating %s", path);
     w->open = true;
+    w->direct = flags != 0;
     return TF_OK;
+}
+
+tf_status io_create(io_writer *w, const char *path, tf_error *err) {
+    return create(w, path, 0, err);
 }
 
 static tf_status write_failed(const io_writer *w, int saved, tf_error *err) {
@@ -133,6 +156,30 @@ static tf_status write_failed(const io_writer *w, int saved, tf_error *err) {
     tf_fail_errno(err, word, saved, "writing %s", w->path);
     if (word == TF_W_NO_SPACE) return tf_remedy(err, "free space there or choose another folder");
     return err->status;
+}
+
+tf_status io_create_direct(io_writer *w, const char *path, uint64_t bytes, tf_error *err) {
+    tf_status status = create(w, path, O_DIRECT, err);
+    if (status != TF_OK || bytes == 0) return status;
+    int failed = -1;
+    int saved = EIO;
+    if (!fault_hits(FAULT_WRITE)) {
+        failed = fallocate(w->fd, 0, 0, (off_t)bytes);
+        saved = errno;
+    }
+    /* Without fallocate the space is found out by writing. */
+    if (failed == 0 || saved == EOPNOTSUPP || saved == ENOSYS || saved == EINTR) return TF_OK;
+    status = write_failed(w, saved, err);
+    io_discard(w);
+    return status;
+}
+
+/* Some devices want larger blocks than IO_ALIGN: such a file is written through the cache. */
+static bool leave_direct(io_writer *w) {
+    if (!w->direct) return false;
+    w->direct = false;
+    int flags = fcntl(w->fd, F_GETFL);
+    return flags >= 0 && fcntl(w->fd, F_SETFL, flags & ~O_DIRECT) == 0;
 }
 
 static tf_status write_some(io_writer *w, const void *data, size_t n, bool positioned,
@@ -147,6 +194,7 @@ static tf_status write_some(io_writer *w, const void *data, size_t n, bool posit
         }
         int saved = errno;
         if (put < 0 && saved == EINTR) continue;
+        if (put < 0 && saved == EINVAL && leave_direct(w)) continue;
         if (put < 0) return write_failed(w, saved, err);
         at += put;
         n -= (size_t)put;
@@ -163,20 +211,7 @@ tf_status io_write_at(io_writer *w, const void *data, size_t n, uint64_t offset,
     return write_some(w, data, n, true, offset, err);
 }
 
-static int sync_directory_of(const char *path) {
-    char dir[TF_PATH_BYTES_MAX];
-    parent_of(path, dir, sizeof dir);
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return -1;
-    int failed = fsync(fd);
-    int saved = errno;
-    close(fd);
-    /* Some file systems know no sync of a directory; the rename itself held. */
-    errno = saved;
-    return failed != 0 && saved != EINVAL ? -1 : 0;
-}
-
-tf_status io_commit(io_writer *w, tf_error *err) {
+tf_status io_sync(io_writer *w, tf_error *err) {
     int failed = -1;
     errno = EIO;
     if (!fault_hits(FAULT_WRITE)) failed = fsync(w->fd);
@@ -186,16 +221,45 @@ tf_status io_commit(io_writer *w, tf_error *err) {
         saved = errno;
         w->fd = -1;
     }
-    if (failed == 0) {
-        failed = rename(w->temporary, w->path);
-        saved = errno;
-    }
-    if (failed == 0) {
-        w->open = false;
-        failed = sync_directory_of(w->path);
-        saved = errno;
-    }
     return failed == 0 ? TF_OK : write_failed(w, saved, err);
+}
+
+tf_status io_rename(io_writer *w, tf_error *err) {
+    int failed = -1;
+    errno = EIO;
+    if (!fault_hits(FAULT_WRITE)) failed = rename(w->temporary, w->path);
+    int saved = errno;
+    if (failed != 0) return write_failed(w, saved, err);
+    w->open = false;
+    return TF_OK;
+}
+
+tf_status io_sync_dir(const char *dir, tf_error *err) {
+    int failed = -1;
+    errno = EIO;
+    int fd = -1;
+    if (!fault_hits(FAULT_WRITE)) fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int saved = errno;
+    if (fd >= 0) {
+        failed = fsync(fd);
+        saved = errno;
+        close(fd);
+        /* Some file systems know no sync of a directory; the renames themselves held. */
+        if (failed != 0 && saved == EINVAL) failed = 0;
+    }
+    if (failed == 0) return TF_OK;
+    return tf_fail_errno(err, TF_W_CANNOT_WRITE, saved, "syncing the folder %s", dir);
+}
+
+tf_status io_commit(io_writer *w, tf_error *err) {
+    char dir[TF_PATH_BYTES_MAX];
+    parent_of(w->path, dir, sizeof dir);
+    tf_status status = TF_OK;
+    TF_TRY(io_sync(w, err));
+    TF_TRY(io_rename(w, err));
+    TF_TRY(io_sync_dir(dir, err));
+done:
+    return status;
 }
 
 void io_discard(io_writer *w) {
@@ -247,6 +311,30 @@ tf_status io_free_bytes(const char *path, uint64_t *bytes, tf_error *err) {
         return tf_fail_errno(err, TF_W_CANNOT_OPEN, saved, "asking %s for free space", path);
     *bytes = (uint64_t)st.f_bavail * (uint64_t)st.f_frsize;
     return TF_OK;
+}
+
+void io_read_ahead(int fd) {
+    /* Advice: where it is not taken, reading is only slower. */
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+}
+
+tf_status io_lock_dir(const char *dir, int *lock, bool *taken, tf_error *err) {
+    *taken = false;
+    *lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int saved = errno;
+    if (*lock < 0) return tf_fail_errno(err, TF_W_CANNOT_OPEN, saved, "opening %s", dir);
+    int failed = flock(*lock, LOCK_EX | LOCK_NB);
+    saved = errno;
+    *taken = failed == 0 || saved != EWOULDBLOCK;
+    if (failed != 0) io_close(lock);
+    return TF_OK;
+}
+
+tf_status io_remove_file(const char *path, tf_error *err) {
+    int failed = unlink(path);
+    int saved = errno;
+    if (failed == 0 || saved == ENOENT) return TF_OK;
+    return tf_fail_errno(err, TF_W_CANNOT_WRITE, saved, "removing %s", path);
 }
 
 bool io_exists(const char *path) {

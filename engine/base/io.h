@@ -25,6 +25,7 @@ tf_status io_read_at(int fd, const char *path, void *to, size_t n, uint64_t offs
 typedef struct io_writer {
     int fd; /* valid when open */
     bool open;
+    bool direct;          /* past the page cache: see io_create_direct */
     char path[1024];      /* final name */
     char temporary[1080]; /* same directory */
 } io_writer;
@@ -36,6 +37,16 @@ tf_status io_write(io_writer *w, const void *data, size_t n, tf_error *err);
 tf_status io_write_at(io_writer *w, const void *data, size_t n, uint64_t offset, tf_error *err);
 tf_status io_commit(io_writer *w, tf_error *err);
 void io_discard(io_writer *w);
+/* As io_create for a file of `bytes`, whose space is taken at once (no-space before the first
+ * write) and which is written past the page cache where the file system can.  So io_write_at takes
+ * memory, sizes and offsets that are multiples of IO_ALIGN only. */
+#define IO_ALIGN 4096u
+tf_status io_create_direct(io_writer *w, const char *path, uint64_t bytes, tf_error *err);
+/* io_commit in steps, for many files of one directory: sync and rename each, sync the directory
+ * once. */
+tf_status io_sync(io_writer *w, tf_error *err);
+tf_status io_rename(io_writer *w, tf_error *err);
+tf_status io_sync_dir(const char *dir, tf_error *err);
 /* The three in one. */
 tf_status io_write_file(const char *path, const void *data, size_t n, tf_error *err);
 
@@ -44,6 +55,16 @@ tf_status io_make_dirs(const char *path, tf_error *err);
 tf_status io_free_bytes(const char *path, uint64_t *bytes, tf_error *err);
 bool io_exists(const char *path);
 bool io_is_dir(const char *path);
+/* Tells readers ahead of the one who reads from begin to end. */
+void io_read_ahead(int fd);
+/* Makes this process the directory's one writer until *lock is closed by io_close, also when it is
+ * killed.  False in *taken: another holds it.  A file system without locks always gives it, with
+ * *lock -1. */
+tf_status io_lock_dir(const char *dir, int *lock, bool *taken, tf_error *err);
+/* Is this the temporary name of some io_writer? */
+bool io_is_temporary(const char *name);
+/* Removes a file; a missing one is fine. */
+tf_status io_remove_file(const char *path, tf_error *err);
 /* Removes a tree; a missing one is fine. */
 tf_status io_remove_tree(const char *path, tf_error *err);
 /* Names in a directory without . and .., sorted bytewise.  Free with io_free_names. */
