@@ -181,6 +181,14 @@ const json_value *json_at(const json_value *v, size_t index) {
     return value(c);
 }
 
+const json_value *json_first(const json_value *v) {
+    return json_is_array(v) || json_is_object(v) ? value(node(v)->child) : NULL;
+}
+
+const json_value *json_next(const json_value *member) {
+    return member == NULL ? NULL : value(node(member)->next);
+}
+
 const char *json_key(const json_value *member) {
     return member == NULL || node(member)->string == NULL ? "" : node(member)->string;
 }

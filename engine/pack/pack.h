@@ -29,6 +29,7 @@ typedef struct pack_shard {
     const char *file;    /* name in the directory */
     uint64_t size;       /* bytes on disk */
     uint64_t data_begin; /* first byte after the header */
+    int fd;              /* open for reading; -1 when header_only */
     bool header_only;    /* its data was never stored */
     tf_digest header;    /* XXH3-128 of the header's JSON bytes */
 } pack_shard;
@@ -59,7 +60,7 @@ const pack_tensor *pack_find(const tf_pack *pack, const char *name);
  * there is no data. */
 tf_status pack_read(const tf_pack *pack, const pack_tensor *tensor, uint64_t offset, void *to,
                     size_t n, tf_error *err);
-/* XXH3-128 over every tensor's bytes in name order: the content digest. */
+/* The content digest: XXH3-128 over the XXH3-128 of every tensor's bytes, in name order. */
 tf_status pack_content_digest(const tf_pack *pack, uint32_t workers, tf_digest *out, tf_error *err);
 
 /* Parses one safetensors header (the JSON bytes, without the 8 length bytes) of `file`; the target
