@@ -151,7 +151,7 @@ typedef enum {
 
 typedef struct tf_rank_options {
     uint32_t workers; /* 0: one a core */
-    bool resume;      /* keep files of the same plan that verify */
+    bool resume;      /* keep files of the same plan and weights that verify */
     tf_progress progress;
     void *context;
 } tf_rank_options;
@@ -161,6 +161,10 @@ tf_status tf_rank_write(const tf_plan *plan, const char *dir, const tf_rank_opti
                         tf_digest *out_digest, tf_error *err);
 /* The digest the files would have, computed without writing them. */
 tf_status tf_rank_digest(const tf_plan *plan, uint32_t workers, tf_digest *out, tf_error *err);
+/* What a pin holds of them: per file its name, length and digest, then the digest of all.  The
+ * text of set.txt, computed without writing. */
+tf_status tf_rank_text(const tf_plan *plan, const tf_rank_options *options, tf_text *out,
+                       tf_error *err);
 /* Checks every rank<r> folder under dir against itself, and against the plan when one is given. */
 tf_status tf_rank_verify(const char *dir, const tf_plan *plan, tf_verify mode, bool json,
                          const tf_rank_options *options, tf_text *report, tf_error *err);
