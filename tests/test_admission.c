@@ -34,7 +34,7 @@ static void world_3_is_open_for_everything_but_serve(check_case *t) {
 static void serving_three_ranks_needs_a_sign_off(check_case *t) {
     tf_error err = {0};
     CHECK_U64(t, admission_ask(TF_OP_SERVE, 3, false, &err), TF_REFUSED);
-    CHECK_STR(t, tf_word_text(err.word), "needs-sign-off");
+    CHECK_U64(t, err.word, TF_W_NEEDS_SIGN_OFF);
     err = (tf_error){0};
     CHECK_U64(t, admission_ask(TF_OP_SERVE, 3, true, &err), TF_OK);
 }
@@ -47,7 +47,7 @@ static void every_other_world_is_refused_everywhere(check_case *t) {
             CHECKF(t, admission_of((tf_op)op, world) == ADMIT_NO, "%s at %u is admitted",
                    admission_op_name((tf_op)op), world);
             CHECK_U64(t, admission_ask((tf_op)op, world, true, &err), TF_REFUSED);
-            CHECK_STR(t, tf_word_text(err.word), "world-not-admitted");
+            CHECK_U64(t, err.word, TF_W_WORLD_NOT_ADMITTED);
         }
     }
 }

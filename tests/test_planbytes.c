@@ -3,8 +3,8 @@
 #include "engine/base/arena.h"
 #include "engine/plan/plan.h"
 #include "tests/oracle/slices.h"
+#include "tests/sample/sample.h"
 #include "tests/support/check.h"
-#include "tests/support/sample.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -82,9 +82,11 @@ static bool same_as_oracle(check_case *t, const tf_plan *plan, const oracle *o, 
     return same;
 }
 
-/* Layers that have every kind of tensor between them. */
+/* Layers that have every kind of tensor between them; experts that are alike once. */
 static bool is_looked_at(const char *name) {
-    return strncmp(name, "layers.", 7) != 0 || strchr("1246", name[7]) != NULL;
+    const char *expert = strstr(name, ".experts.");
+    if (expert != NULL && strchr("05", expert[9]) == NULL) return false;
+    return strncmp(name, "layers.", 7) != 0 || strchr("1256", name[7]) != NULL;
 }
 
 static void slices_equal_the_oracles(check_case *t) {
@@ -143,6 +145,7 @@ static void every_byte_of_a_split_tensor_is_owned_once(check_case *t) {
             for (uint32_t r = 0; r < SHARES[s].world; r++)
                 plans[r] = make(t, pack, &SHARES[s], r);
             for (uint32_t i = 0; i < pack->tensor_count && !check_failed(t); i++) {
+                if (!is_looked_at(pack->tensors[i].name)) continue;
                 unsigned char *owners = mem_take(pack->tensors[i].bytes);
                 for (uint32_t r = 0; r < SHARES[s].world; r++) {
                     uint32_t item = plans[r]->item_of[i];

@@ -90,7 +90,7 @@ static const char *without_layer(const char *name, int *layer) {
     bool draft = strncmp(name, "mtp.", 4) == 0;
     if (!draft && strncmp(name, "layers.", 7) != 0) return name;
     const char *dot = strchr(name, '.');
-    if (!draft) *layer = atoi(dot + 1);
+    if (!draft) *layer = (int)strtol(dot + 1, NULL, 10);
     return strchr(dot + 1, '.') + 1;
 }
 
@@ -110,7 +110,8 @@ static rule rule_of(const char *name) {
     if (starts(s, "attn.wq_b.")) return (rule){BY_GROUP, 'N', 0};
     if (starts(s, "attn.wo_b.")) return (rule){BY_GROUP, 'K', 0};
     if (strcmp(s, "attn.attn_sink") == 0) return (rule){BY_GROUP, 'R', 0};
-    if (starts(s, "attn.wo_a.slice.")) return (rule){BY_GROUP, 'P', (uint32_t)atoi(s + 16)};
+    if (starts(s, "attn.wo_a.slice."))
+        return (rule){BY_GROUP, 'P', (uint32_t)strtoul(s + 16, NULL, 10)};
     if (starts(s, "ffn.") && strstr(s, "experts") != NULL)
         return (rule){BY_BLOCK, strstr(s, ".w2.") != NULL ? 'K' : 'N', 0};
     if (top && strcmp(s, "embed.weight") == 0) return (rule){BY_VOCAB, 'R', 0};

@@ -1,18 +1,18 @@
-/* support/sample - packs in memory: names and shapes of the known models, bytes by formula.
+/* sample/sample - packs in memory: names and shapes of the known models, bytes by formula.
  *
  * Idea: a plan needs headers only, so a pack can be a list; each byte of a tensor tells its name and
  * place, so that a part taken from the wrong place cannot look right.
  * Trap: names are kept sorted by every edit, as the real ones are. */
-#ifndef TF_TESTS_SUPPORT_SAMPLE_H
-#define TF_TESTS_SUPPORT_SAMPLE_H
+#ifndef TF_TESTS_SAMPLE_SAMPLE_H
+#define TF_TESTS_SAMPLE_SAMPLE_H
 
 #include "engine/pack/pack.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* tiny-bf16 and tiny-exl3 from the golden list of tensors, flash from the inventory.  Aborts when
- * the list cannot be read.  Free with sample_free. */
+/* A built-in model: the tiny ones by the golden list of tensors, flash by the inventory.  Aborts
+ * when the list cannot be read.  Free with sample_free. */
 tf_pack *sample_pack(const char *name);
 void sample_free(tf_pack *pack);
 

@@ -1,4 +1,4 @@
-#include "tests/support/sample.h"
+#include "tests/sample/sample.h"
 
 #include "engine/base/arena.h"
 #include "engine/base/check.h"
@@ -11,85 +11,6 @@
 static void *need(void *p) {
     TF_ASSERT(p != NULL);
     return p;
-}
-
-/* What the known models share; tiny and flash differ in the numbers that follow. */
-static void set_common(tf_config *c) {
-    snprintf(c->family, sizeof c->family, "deepseek_v41");
-    c->draft_layers = 3;
-    c->groups = 8;
-    c->o_lora = 128;
-    c->shared_experts = 1;
-    c->hc_mult = 4;
-    c->engram_count = 2;
-    c->engram_ngram = 4;
-    c->engram_heads = 8;
-    c->draft_target_count = 3;
-    c->digest = digest_str("a config");
-}
-
-static void set_tiny(tf_config *c, bool exl3) {
-    c->hidden = exl3 ? 256 : 64;
-    c->vocab = 1280;
-    c->target_layers = 11;
-    c->heads = 16;
-    c->head_dim = c->q_lora = c->markov_rank = exl3 ? 128 : 64;
-    c->index_heads = 16;
-    c->index_head_dim = exl3 ? 128 : 32;
-    c->routed_experts = 6;
-    c->draft_routed_experts = 4;
-    c->expert_width = 640;
-    c->engram_layers[0] = 1;
-    c->engram_layers[1] = 4;
-    c->engram_head_dim = 32;
-    c->engram_vocab = 120;
-    c->engram_rows[0] = 4488;
-    c->engram_rows[1] = 7806;
-    c->exl3 = exl3;
-}
-
-static void set_flash(tf_config *c) {
-    c->hidden = 5120;
-    c->vocab = 129280;
-    c->target_layers = 40;
-    c->heads = 64;
-    c->head_dim = 512;
-    c->q_lora = 1280;
-    c->o_lora = 1024;
-    c->markov_rank = 256;
-    c->index_heads = 32;
-    c->index_head_dim = 128;
-    c->routed_experts = 384;
-    c->draft_routed_experts = 128;
-    c->expert_width = 2304;
-    c->engram_layers[0] = 1;
-    c->engram_layers[1] = 14;
-    c->engram_head_dim = 256;
-    c->engram_vocab = 16000000;
-    c->engram_rows[0] = 384006168;
-    c->engram_rows[1] = 384016682;
-    c->exl3 = true;
-}
-
-static bool is_in(uint32_t value, const uint32_t *list) {
-    for (; *list != 0; list++) {
-        if (*list == value) return true;
-    }
-    return false;
-}
-
-static void set_layers(tf_config *c, uint32_t ratio1, const uint32_t *kv, const uint32_t *index) {
-    c->layers = c->target_layers + c->draft_layers;
-    for (uint32_t i = 0; i < c->layers; i++) {
-        config_layer *l = &c->layer[i];
-        bool draft = i >= c->target_layers;
-        l->kind = draft ? LAYER_DRAFT : LAYER_TARGET;
-        l->ratio = draft || i < 2 ? 0 : i < ratio1 ? 2 : 1;
-        l->owns_kv = is_in(i, kv);
-        l->owns_index = is_in(i, index);
-        l->engram = i == c->engram_layers[0] ? 0 : i == c->engram_layers[1] ? 1 : CONFIG_NONE;
-        l->routed_experts = draft ? c->draft_routed_experts : c->routed_experts;
-    }
 }
 
 static int by_name(const void *a, const void *b) {
@@ -139,37 +60,40 @@ static void read_golden(tf_pack *pack, const char *name) {
     fclose(f);
 }
 
-static void take_inventory(tf_pack *pack) {
+static void take_inventory(tf_pack *pack, const builtin_model *model) {
     inventory_tensor *list;
     size_t count;
     tf_error err = {0};
-    tf_status status = inventory_list(&pack->config, builtin_find("flash")->bits, &pack->arena,
-                                      &list, &count, &err);
+    tf_status status =
+        inventory_list(&pack->config, model->bits, &pack->arena, &list, &count, &err);
     TF_ASSERT(status == TF_OK);
     for (size_t i = 0; i < count; i++)
         append(pack, list[i].name, list[i].dtype, list[i].dims, list[i].shape);
 }
 
+static void set_config(tf_pack *pack, const builtin_model *model) {
+    tf_text json = {0};
+    tf_error err = {0};
+    builtin_config_json(model, model->layers, &json);
+    tf_status status =
+        config_parse("config.json", text_str(&json), json.length, &pack->config, &err);
+    TF_ASSERT(status == TF_OK);
+    text_free(&json);
+}
+
 tf_pack *sample_pack(const char *name) {
     tf_pack *pack = need(mem_take(sizeof *pack));
-    tf_config *c = &pack->config;
-    bool flash = strcmp(name, "flash") == 0;
-    uint32_t room = flash ? 250000 : 4000;
+    const builtin_model *model = builtin_find(name);
+    uint32_t room = model->header_only ? 250000 : 4000;
     arena_init(&pack->arena, 0);
     pack->tensors = need(arena_array(&pack->arena, room, sizeof *pack->tensors));
     snprintf(pack->name, sizeof pack->name, "%s", name);
     pack->digest = digest_str(name);
-    set_common(c);
-    if (flash) {
-        set_flash(c);
-        set_layers(c, 20, (uint32_t[]){2, 8, 14, 20, 0},
-                   (uint32_t[]){2, 8, 14, 20, 24, 28, 32, 36, 0});
-        take_inventory(pack);
-    } else {
-        set_tiny(c, strcmp(name, "tiny-exl3") == 0);
-        set_layers(c, 6, (uint32_t[]){2, 4, 6, 0}, (uint32_t[]){2, 4, 6, 8, 10, 0});
+    set_config(pack, model);
+    if (model->header_only)
+        take_inventory(pack, model);
+    else
         read_golden(pack, name);
-    }
     TF_ASSERT(pack->tensor_count > 0 && pack->tensor_count < room - 10);
     sort(pack);
     return pack;
