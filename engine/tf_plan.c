@@ -97,3 +97,7 @@ void tf_plan_json(const tf_plan *plan, tf_text *out) {
     }
     text_add(out, "}}");
 }
+
+void tf_admission_describe(bool json, tf_text *out) {
+    admission_describe(json, out);
+}

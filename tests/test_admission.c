@@ -88,6 +88,21 @@ static void a_spy_sees_every_question(check_case *t) {
     CHECK_U64(t, s.world, 7);
 }
 
+static void the_table_prints_as_it_decides(check_case *t) {
+    tf_text text = {0}, json = {0};
+    admission_describe(false, &text);
+    admission_describe(true, &json);
+    CHECK(t, strstr(text_str(&text),
+                    "\nserve         yes     yes     signed  yes     yes     no\n") != NULL);
+    CHECK(t, strstr(text_str(&text),
+                    "\nplan          yes     yes     yes     yes     yes     no\n") != NULL);
+    CHECK(t, strstr(text_str(&json), "{\"worlds\":[1,2,3,4,8],\"other_worlds\":\"no\"") != NULL);
+    CHECK(t, strstr(text_str(&json), "\"serve\":{\"1\":\"yes\",\"2\":\"yes\",\"3\":\"signed\"") !=
+                 NULL);
+    text_free(&text);
+    text_free(&json);
+}
+
 int main(int argc, char **argv) {
     static const check_entry cases[] = {
         {"admission/worlds-1-2-4-8-are-open-for-everything",
@@ -98,6 +113,7 @@ int main(int argc, char **argv) {
         {"admission/every-other-world-is-refused-everywhere",
          every_other_world_is_refused_everywhere},
         {"admission/a-refusal-lists-the-admitted-worlds", a_refusal_lists_the_admitted_worlds},
+        {"admission/the-table-prints-as-it-decides", the_table_prints_as_it_decides},
         {"admission/a-spy-sees-every-question", a_spy_sees_every_question},
     };
     return check_main(argc, argv, cases, COUNT(cases));

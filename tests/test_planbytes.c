@@ -1,6 +1,7 @@
 /* Which bytes a plan selects, against the oracle: gather the whole tensor, slice it element by
  * element, compare. */
 #include "engine/base/arena.h"
+#include "engine/pack/synth.h"
 #include "engine/plan/plan.h"
 #include "tests/oracle/slices.h"
 #include "tests/sample/sample.h"
@@ -314,6 +315,37 @@ static void flash_shares_are_as_specified(check_case *t) {
     sample_free(pack);
 }
 
+/* From the first item on: what comes before names the pack's digests. */
+static const char *items_text(const tf_plan *plan) {
+    return strstr(plan_text(plan), "\ntensor embed.weight");
+}
+
+/* A pack on disk and the list that the golden data gives of it are planned alike, and the bytes
+ * that the plan selects can be read. */
+static void a_pack_on_disk_plans_as_its_list_does(check_case *t) {
+    for (size_t p = 0; p < COUNT(PACKS); p++) {
+        char dir[512];
+        tf_error err = {0};
+        tf_pack *stored = NULL, *listed = sample_pack(PACKS[p]);
+        synth_request request = {.model = builtin_find(PACKS[p])};
+        snprintf(dir, sizeof dir, "%s/%s", check_tmpdir(t), PACKS[p]);
+        if (!CHECK_U64(t, synth_make(&request, dir, &err), TF_OK)) return;
+        if (!CHECK_U64(t, pack_open(dir, &stored, &err), TF_OK)) return;
+        for (uint32_t r = 0; r < 3; r++) {
+            tf_plan *a = make(t, stored, &SHARES[5], r), *b = make(t, listed, &SHARES[5], r);
+            CHECK_STR(t, items_text(a), items_text(b));
+            const plan_item *last = &a->items[a->item_count - 1];
+            unsigned char byte;
+            uint64_t at = last->spans[0].offset + last->spans[0].length - 1;
+            CHECK_U64(t, pack_read(stored, last->tensor, at, &byte, 1, &err), TF_OK);
+            plan_free(a);
+            plan_free(b);
+        }
+        sample_free(listed);
+        pack_close(stored);
+    }
+}
+
 int main(int argc, char **argv) {
     static const check_entry cases[] = {
         {"plan/slices-equal-the-oracles", slices_equal_the_oracles},
@@ -324,6 +356,7 @@ int main(int argc, char **argv) {
         {"plan/output-groups-go-whole-to-their-owner", output_groups_go_whole_to_their_owner},
         {"plan/tensors-that-must-agree-are-cut-alike", tensors_that_must_agree_are_cut_alike},
         {"plan/scales-are-cut-with-their-weights", scales_are_cut_with_their_weights},
+        {"plan/a-pack-on-disk-plans-as-its-list-does", a_pack_on_disk_plans_as_its_list_does},
         {"plan/flash-shares-are-as-specified", flash_shares_are_as_specified},
     };
     return check_main(argc, argv, cases, COUNT(cases));

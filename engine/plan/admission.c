@@ -95,6 +95,50 @@ tf_status admission_ask(tf_op op, uint32_t world, bool has_sign_off, tf_error *e
     return tf_remedy(err, "use a world of %s", open);
 }
 
+static const char *admission_word(admission a) {
+    switch (a) {
+    case ADMIT_NO:
+        return "no";
+    case ADMIT_YES:
+        return "yes";
+    case ADMIT_SIGNED:
+        return "signed";
+    }
+    return "unknown";
+}
+
+static void describe_json(tf_text *out) {
+    text_add(out, "{\"worlds\":[");
+    for (size_t i = 0; i < WORLDS; i++)
+        text_print(out, "%s%u", i == 0 ? "" : ",", worlds[i].world);
+    text_add(out, "],\"other_worlds\":\"no\",\"operations\":{");
+    for (int op = 0; op < (int)TF_OP_COUNT; op++) {
+        text_print(out, "%s\"%s\":{", op == 0 ? "" : ",", admission_op_name((tf_op)op));
+        for (size_t i = 0; i < WORLDS; i++)
+            text_print(out, "%s\"%u\":\"%s\"", i == 0 ? "" : ",", worlds[i].world,
+                       admission_word(worlds[i].of[op]));
+        text_char(out, '}');
+    }
+    text_add(out, "}}\n");
+}
+
+void admission_describe(bool json, tf_text *out) {
+    if (json) {
+        describe_json(out);
+        return;
+    }
+    text_print(out, "%-14s", "world");
+    for (size_t i = 0; i < WORLDS; i++)
+        text_print(out, "%-8u", worlds[i].world);
+    text_add(out, "any other\n");
+    for (int op = 0; op < (int)TF_OP_COUNT; op++) {
+        text_print(out, "%-14s", admission_op_name((tf_op)op));
+        for (size_t i = 0; i < WORLDS; i++)
+            text_print(out, "%-8s", admission_word(worlds[i].of[op]));
+        text_add(out, "no\n");
+    }
+}
+
 void admission_spy(void (*seen)(void *context, tf_op op, uint32_t world), void *context) {
     spy = seen;
     spy_context = context;

@@ -6,6 +6,7 @@
 #define TF_ENGINE_PLAN_ADMISSION_H
 
 #include "engine/base/status.h"
+#include "engine/base/text.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,6 +34,9 @@ const char *admission_op_name(tf_op op);
 admission admission_of(tf_op op, uint32_t world);
 /* world-not-admitted, or needs-sign-off (has_sign_off false at a world that wants one). */
 tf_status admission_ask(tf_op op, uint32_t world, bool has_sign_off, tf_error *err);
+
+/* The whole table: a line an operation, or one JSON object. */
+void admission_describe(bool json, tf_text *out);
 
 /* Tests watch who asks: called with every question while set.  NULL to stop. */
 void admission_spy(void (*seen)(void *context, tf_op op, uint32_t world), void *context);
