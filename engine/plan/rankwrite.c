@@ -46,6 +46,10 @@ static tf_status begin(writing *w, const tf_plan *plan, const rankfile_options *
     tf_status status = TF_OK;
     rankfile_head head = rankfile_want(plan, CONFIG_NONE);
     TF_TRY(admission_ask(TF_OP_RANK_FILES, plan->world, false, err));
+    if (plan->pack->header_only) {
+        tf_fail(err, TF_W_HEADER_ONLY_PACK, "making rank files of pack %s", plan->pack->dir);
+        TF_TRY(tf_remedy(err, "use a pack with its weights for work on bytes"));
+    }
     TF_TRY(rankimage_plan(plan, &w->images, err));
     TF_TRY(rankset_begin(&head, w->images.count, &w->set, err));
     for (uint32_t i = 0; i < w->images.count; i++) {

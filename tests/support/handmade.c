@@ -2,9 +2,11 @@
 
 #include "tests/support/check.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef enum {
     CUT_WHOLE,
@@ -96,9 +98,14 @@ void handmade_pack(const char *dir, handmade_options options, handmade *out) {
     p->shards = &out->shard;
     p->shard_count = 1;
     handmade_change(out, options.seed);
+    char path[1200];
+    snprintf(path, sizeof path, "%s/data.bin", dir);
+    out->shard.fd = open(path, O_RDONLY | O_CLOEXEC);
+    must(out->shard.fd >= 0, path);
 }
 
 void handmade_free(handmade *h) {
+    close(h->shard.fd);
     arena_free(&h->pack.arena);
     free(h->pack.tensors);
     free(h->data);
