@@ -99,7 +99,7 @@ static void slices_equal_the_oracles(check_case *t) {
             tf_plan *plans[4] = {NULL};
             oracle_make(o, &model, SHARES[s].world, SHARES[s].weights);
             for (uint32_t r = 0; r < SHARES[s].world; r++)
-                plans[r] = make(t, pack, &SHARES[s], r);
+                if ((plans[r] = make(t, pack, &SHARES[s], r)) == NULL) return;
             for (uint32_t i = 0; i < pack->tensor_count && !check_failed(t); i++) {
                 if (!is_looked_at(pack->tensors[i].name)) continue;
                 unsigned char *whole = sample_bytes(&pack->tensors[i]);
@@ -144,7 +144,7 @@ static void every_byte_of_a_split_tensor_is_owned_once(check_case *t) {
         for (size_t s = 0; s < COUNT(SHARES) && !check_failed(t); s++) {
             tf_plan *plans[4] = {NULL};
             for (uint32_t r = 0; r < SHARES[s].world; r++)
-                plans[r] = make(t, pack, &SHARES[s], r);
+                if ((plans[r] = make(t, pack, &SHARES[s], r)) == NULL) return;
             for (uint32_t i = 0; i < pack->tensor_count && !check_failed(t); i++) {
                 if (!is_looked_at(pack->tensors[i].name)) continue;
                 unsigned char *owners = mem_take(pack->tensors[i].bytes);
@@ -174,6 +174,7 @@ static void the_sink_of_every_rank_is_its_own(check_case *t) {
     uint32_t head = 0;
     for (uint32_t r = 0; r < 3; r++) {
         tf_plan *plan = make(t, pack, &SHARES[2], r);
+        if (plan == NULL) return;
         const plan_item *sink = item_of(t, plan, "layers.3.attn.attn_sink");
         if (sink != NULL) {
             CHECK_U64(t, sink->spans[0].offset, head * sizeof(float));
@@ -191,9 +192,11 @@ static void the_sink_of_every_rank_is_its_own(check_case *t) {
 static void no_rank_reads_the_bytes_of_rank_0(check_case *t) {
     tf_pack *pack = sample_pack("tiny-exl3");
     tf_plan *zero = make(t, pack, &SHARES[3], 0);
+    if (zero == NULL) return;
     uint32_t compared = 0;
     for (uint32_t r = 1; r < 4; r++) {
         tf_plan *plan = make(t, pack, &SHARES[3], r);
+        if (plan == NULL) return;
         for (uint32_t i = 0; i < plan->item_count; i++) {
             const plan_item *item = &plan->items[i];
             if (item->unit == UNIT_NONE) continue;
@@ -217,6 +220,7 @@ static void output_groups_go_whole_to_their_owner(check_case *t) {
     static const char *const parts[] = {"trellis", "suh", "svh", "mul1"};
     for (uint32_t r = 0; r < 3; r++) {
         tf_plan *plan = make(t, pack, &SHARES[2], r);
+        if (plan == NULL) return;
         canon_range own = plan->range[UNIT_GROUP];
         for (uint32_t g = 0; g < 8; g++) {
             for (size_t k = 0; k < COUNT(parts); k++) {
@@ -241,6 +245,7 @@ static void tensors_that_must_agree_are_cut_alike(check_case *t) {
     for (size_t s = 0; s < COUNT(SHARES); s++) {
         for (uint32_t r = 0; r < SHARES[s].world; r++) {
             tf_plan *plan = make(t, pack, &SHARES[s], r);
+            if (plan == NULL) return;
             const plan_item *w1 = item_of(t, plan, "layers.5.ffn.experts.4.w1.weight");
             const plan_item *w3 = item_of(t, plan, "layers.5.ffn.shared_experts.w3.weight");
             const plan_item *w2 = item_of(t, plan, "layers.5.ffn.experts.4.w2.weight");
@@ -267,6 +272,7 @@ static void scales_are_cut_with_their_weights(check_case *t) {
     tf_pack *pack = sample_pack("tiny-exl3");
     for (uint32_t r = 0; r < 4; r++) {
         tf_plan *plan = make(t, pack, &SHARES[3], r);
+        if (plan == NULL) return;
         const plan_item *rows = item_of(t, plan, "layers.4.engram.embed.weight");
         const plan_item *scales = item_of(t, plan, "layers.4.engram.embed.scale");
         const plan_item *w1 = item_of(t, plan, "layers.4.ffn.experts.1.w1.trellis");
@@ -333,6 +339,7 @@ static void a_pack_on_disk_plans_as_its_list_does(check_case *t) {
         if (!CHECK_U64(t, pack_open(dir, &stored, &err), TF_OK)) return;
         for (uint32_t r = 0; r < 3; r++) {
             tf_plan *a = make(t, stored, &SHARES[5], r), *b = make(t, listed, &SHARES[5], r);
+            if (a == NULL || b == NULL) return;
             CHECK_STR(t, items_text(a), items_text(b));
             const plan_item *last = &a->items[a->item_count - 1];
             unsigned char byte;

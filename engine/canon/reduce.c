@@ -38,10 +38,10 @@ uint32_t canon_cover(canon_range range, uint32_t leaves, canon_range *cover) {
     return count;
 }
 
-/* Are a and b, side by side, the two halves of one node, both complete? */
+/* Are a and b the two halves of one node?  Both are nodes, side by side, and what stands before a
+ * was larger, or it had been joined with a: so equal sizes are enough. */
 static bool are_halves(canon_range a, canon_range b) {
-    uint64_t size = canon_size(a);
-    return canon_size(b) == size && (size & (size - 1)) == 0 && a.begin % (2 * size) == 0;
+    return canon_size(a) == canon_size(b);
 }
 
 /* Intervals that tile one subtree, ascending; list NULL: single leaves from `first` on. */

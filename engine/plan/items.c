@@ -13,18 +13,6 @@
 #define RULES_MAX 64u
 #define BLOCK     128u /* EXL3 is cut only here: one Hadamard block */
 
-/* How one axis is cut: rank r has its elements [bounds[r], bounds[r + 1]). */
-typedef struct cut {
-    canon_range range; /* this rank's units */
-    uint64_t bounds[TF_WORLD_MAX + 1];
-} cut;
-
-/* This rank's part of a tensor. */
-typedef struct piece {
-    plan_span span;
-    uint64_t shape[TF_DIMS_MAX];
-} piece;
-
 typedef struct walk {
     tf_plan *plan;
     tf_error *err;
@@ -37,9 +25,9 @@ typedef struct walk {
     const char *codebook;                        /* of the linears so far; NULL: none seen */
     const char *codebook_of;                     /* the first of them */
     const tensor_rule *rule;
-    cut cut; /* of the rule's axis, unless AXIS_WHOLE */
+    plan_bounds cut; /* of the rule's axis, unless AXIS_WHOLE */
     /* The last piece of each rule and part: experts are alike. */
-    const piece *latest[RULES_MAX][PART_NONE + 1];
+    const plan_piece *latest[RULES_MAX][PART_NONE + 1];
 } walk;
 
 /* ---- finding ------------------------------------------------------------------------------- */
@@ -200,48 +188,49 @@ static tf_status not_on_block(const walk *w, const char *found, uint64_t at, con
 static tf_status make_cut(walk *w, uint32_t block) {
     const tf_plan *plan = w->plan;
     const tensor_rule *rule = w->rule;
-    cut *c = &w->cut;
+    plan_bounds *c = &w->cut;
     if (rule->axis == AXIS_WHOLE) return TF_OK;
-    c->range = plan->range[rule->unit];
     uint64_t extent = axis_extent(w, rule);
     uint32_t units = plan->units[rule->unit];
     bool by_table = rule->unit == UNIT_ENGRAM_COLUMN;
     if (!by_table && extent % units != 0)
         return not_on_block(w, "an axis of", extent, "whole units");
     const canon_range *ranges = plan->ranges[rule->unit];
-    c->bounds[0] = 0;
+    c->world = plan->world;
+    c->at[0] = 0;
     for (uint32_t r = 0; r < plan->world; r++) {
         uint64_t end = ranges[r].end;
-        c->bounds[r + 1] = by_table ? w->table_rows[end] : end * (extent / units);
-        if (c->bounds[r + 1] % block != 0)
-            return not_on_block(w, "a cut at element", c->bounds[r + 1], "a multiple of 128");
+        c->at[r + 1] = by_table ? w->table_rows[end] : end * (extent / units);
+        if (c->at[r + 1] % block != 0)
+            return not_on_block(w, "a cut at element", c->at[r + 1], "a multiple of 128");
     }
-    TF_ASSERT(c->bounds[plan->world] == extent);
     return TF_OK;
 }
 
-/* This rank's part along `dim`, one of whose elements stands for `scale` of the axis.  The parts of
- * all ranks must add up to the tensor: its bytes are owned exactly once. */
-static void take_part(const walk *w, const pack_tensor *t, uint32_t dim, uint32_t scale,
-                      piece *own) {
-    const tf_plan *plan = w->plan;
+tf_status plan_take_part(const pack_tensor *tensor, const plan_bounds *bounds, uint32_t dim,
+                         uint32_t scale, uint32_t rank, plan_piece *part, tf_error *err) {
     uint64_t all_bytes = 0;
-    for (uint32_t r = 0; r < plan->world; r++) {
-        uint64_t begin = w->cut.bounds[r] / scale, end = w->cut.bounds[r + 1] / scale;
-        plan_span span = plan_cut(t, dim, begin, end);
+    bool whole = bounds->at[0] == 0 && bounds->at[bounds->world] == scale * tensor->shape[dim];
+    for (uint32_t r = 0; whole && r < bounds->world; r++) {
+        uint64_t begin = bounds->at[r] / scale, end = bounds->at[r + 1] / scale;
+        plan_span span = plan_cut(tensor, dim, begin, end);
         all_bytes += span.length * span.count;
-        if (r != plan->rank) continue;
-        own->span = span;
-        own->shape[dim] = end - begin;
+        if (r != rank) continue;
+        part->span = span;
+        part->shape[dim] = end - begin;
     }
-    TF_ASSERT(all_bytes == t->bytes);
+    if (all_bytes == tensor->bytes) return TF_OK;
+    tf_fail(err, TF_W_BYTES_NOT_OWNED_ONCE, "cutting tensor %s over %u ranks", tensor->name,
+            bounds->world);
+    tf_found(err, "parts of %" PRIu64 " bytes together", all_bytes);
+    return tf_expected(err, "%" PRIu64 " bytes", tensor->bytes);
 }
 
 /* Keeps a piece in the plan, or finds the same one again. */
-static const piece *keep(walk *w, const piece *own, plan_part part) {
-    const piece **latest = &w->latest[w->rule - tensor_rules][part];
+static const plan_piece *keep(walk *w, const plan_piece *own, plan_part part) {
+    const plan_piece **latest = &w->latest[w->rule - tensor_rules][part];
     if (*latest != NULL && memcmp(*latest, own, sizeof *own) == 0) return *latest;
-    piece *kept = arena_take(&w->plan->arena, sizeof *kept);
+    plan_piece *kept = arena_take(&w->plan->arena, sizeof *kept);
     if (kept != NULL) *kept = *own;
     *latest = kept;
     return kept;
@@ -254,10 +243,12 @@ static tf_status add_item(walk *w, const pack_tensor *t, plan_part part, uint32_
     tf_plan *plan = w->plan;
     uint32_t index = (uint32_t)(t - plan->pack->tensors);
     TF_ASSERT(plan->item_of[index] == NOT_SEEN);
-    piece own = {.span = {0, t->bytes, 0, 1}};
+    plan_piece own = {.span = {0, t->bytes, 0, 1}};
     memcpy(own.shape, t->shape, sizeof own.shape);
-    if (dim != NO_DIM) take_part(w, t, dim, scale, &own);
-    const piece *kept = keep(w, &own, part);
+    tf_status status = TF_OK;
+    if (dim != NO_DIM) status = plan_take_part(t, &w->cut, dim, scale, plan->rank, &own, w->err);
+    if (status != TF_OK) return status;
+    const plan_piece *kept = keep(w, &own, part);
     if (kept == NULL) return tf_fail(w->err, TF_W_NO_MEMORY, "planning tensor %s", t->name);
 
     bool draft = w->layer != CONFIG_NONE && w->layer >= plan->pack->config.target_layers;
@@ -268,7 +259,7 @@ static tf_status add_item(walk *w, const pack_tensor *t, plan_part part, uint32_
                     .layer = w->layer,
                     .axis = dim == NO_DIM ? AXIS_WHOLE : w->rule->axis,
                     .unit = dim == NO_DIM ? UNIT_NONE : w->rule->unit,
-                    .range = dim == NO_DIM ? (canon_range){0, 0} : w->cut.range,
+                    .range = dim == NO_DIM ? (canon_range){0, 0} : plan->range[w->rule->unit],
                     .shape = kept->shape,
                     .spans = &kept->span,
                     .span_count = 1,
