@@ -150,7 +150,8 @@ int check_main(int argc, char **argv, const check_entry *cases, size_t count) {
     size_t selected = 0;
     for (size_t i = 0; i < count; i++)
         selected += only == NULL || strstr(cases[i].name, only) != NULL;
-    printf("TAP version 14\n1..%zu\n", selected);
+    /* prove of Perl 5.36 refuses a 14, though it reads the rest. */
+    printf("TAP version %d\n1..%zu\n", getenv("HARNESS_ACTIVE") == NULL ? 14 : 13, selected);
     size_t number = 0;
     size_t bad = 0;
     for (size_t i = 0; i < count; i++) {
