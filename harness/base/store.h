@@ -1,8 +1,8 @@
 /* base/store - what every run saw, in one SQLite file that outlives it.
  *
  * Idea: a run is a row with its environment, everything else points at it; a list of calls is kept
- * once per digest, however many runs made it.  WAL: readers never wait, and a run that is killed
- * leaves a store that can be read up to its last batch.
+ * once per digest, however many runs made it.  Each fact is committed when it is told, so that other
+ * writers never wait long and a run that is killed leaves all it told (WAL).
  * Trap: times and places live here and only here; nothing recorded here may flow into a pin. */
 #ifndef TF_HARNESS_BASE_STORE_H
 #define TF_HARNESS_BASE_STORE_H
@@ -29,7 +29,7 @@ typedef enum {
 /* Fails with cannot-open, store-locked, store-damaged, store-newer, store-foreign, no-space. */
 tf_status store_open(const char *path, store_mode mode, uint32_t wait_ms, store **out,
                      tf_error *err);
-/* Ends an open batch; NULL is fine. */
+/* A run that was not ended stays without an outcome.  NULL is fine. */
 void store_close(store *s);
 
 /* ---- recording; each fails as SQLite does, by word ---- */
@@ -79,14 +79,13 @@ typedef void (*store_next_call)(void *context, size_t index, store_call *row);
 tf_status store_add_calls(store *s, const char *digest, size_t count, store_next_call next,
                           void *context, tf_error *err);
 tf_status store_pin(store *s, const char *name, const char *verdict, tf_error *err);
-/* Makes everything so far visible to readers and safe from a kill. */
-tf_status store_flush(store *s, tf_error *err);
 /* outcome: "held", "failed", "interrupted", ... */
 tf_status store_end(store *s, const char *outcome, const store_counts *counts, tf_error *err);
 
 /* ---- asking ---- */
 
-/* Runs one statement that only reads; a table for a person, or an array of objects. */
+/* Runs one statement that only reads; a table for a person, or an array of objects.  Wants a store
+ * opened with STORE_READ. */
 tf_status store_query(store *s, const char *sql, bool json, tf_text *out, tf_error *err);
 /* Takes over the runs of another store that are not here yet (by their uuid). */
 tf_status store_merge(store *s, const char *path, uint64_t *runs, tf_error *err);
