@@ -285,14 +285,18 @@ static void note_plan(void *context, tf_op op, uint32_t world) {
     if (op == TF_OP_PLAN) *(uint32_t *)context = world;
 }
 
-static void admission_is_asked_before_the_pack_is_touched(check_case *t) {
+/* The pack has no tensor at all: whoever looks at it first says so. */
+static void admission_is_asked_before_the_pack_is_looked_at(check_case *t) {
     static const uint32_t worlds[] = {0, 5, 6, 7, 9, 300};
+    tf_pack *pack = sample_pack("tiny-bf16");
+    pack->tensor_count = 0;
     uint32_t asked = 0;
     admission_spy(note_plan, &asked);
     for (size_t i = 0; i < COUNT(worlds); i++)
-        refused(t, NULL, worlds[i], TF_W_WORLD_NOT_ADMITTED, "asking for plan");
+        refused(t, pack, worlds[i], TF_W_WORLD_NOT_ADMITTED, "asking for plan");
     admission_spy(NULL, NULL);
     CHECK_U64(t, asked, 300);
+    sample_free(pack);
 }
 
 static void a_rank_outside_its_world_is_refused(check_case *t) {
@@ -356,8 +360,8 @@ int main(int argc, char **argv) {
         {"plan/flash-is-covered-over-all-ranks", flash_is_covered_over_all_ranks},
         {"plan/parts-must-add-up-to-the-tensor", parts_must_add_up_to_the_tensor},
         {"plan/cut-selects-the-box", cut_selects_the_box},
-        {"plan/admission-is-asked-before-the-pack-is-touched",
-         admission_is_asked_before_the_pack_is_touched},
+        {"plan/admission-is-asked-before-the-pack-is-looked-at",
+         admission_is_asked_before_the_pack_is_looked_at},
         {"plan/a-rank-outside-its-world-is-refused", a_rank_outside_its_world_is_refused},
         {"plan/a-rank-without-an-expert-block-is-refused",
          a_rank_without_an_expert_block_is_refused},

@@ -1,3 +1,6 @@
+/* realpath is of the X/Open level. */
+#define _XOPEN_SOURCE 700
+
 #include "engine/pack/pack.h"
 
 #include "engine/base/io.h"

@@ -137,24 +137,25 @@ static tf_status check_codebook(walk *w, const quartet *q) {
     return tf_expected(w->err, "%s, as %s has", w->codebook, w->codebook_of);
 }
 
-static tf_status check_quartet(walk *w, const quartet *q, uint64_t k, uint64_t n) {
-    tf_status status = TF_OK;
-    const pack_tensor *marker = marker_of(q);
-    const uint64_t words = q->trellis->dims == 3 ? q->trellis->shape[2] : 0;
-    if (q->suh == NULL) TF_TRY(missing(w, ".suh"));
-    if (q->svh == NULL) TF_TRY(missing(w, ".svh"));
+static tf_status check_trellis(const walk *w, const pack_tensor *t, uint64_t k, uint64_t n) {
+    const uint64_t words = t->dims == 3 ? t->shape[2] : 0;
     if (k % BLOCK != 0 || n % BLOCK != 0)
-        TF_TRY(wrong_shape(w, q->trellis, "a linear of whole blocks of 128: use plain weights"));
+        return wrong_shape(w, t, "a linear of whole blocks of 128: use plain weights");
     /* 16 words a tile for each bit of width; half bits exist. */
     if (words % 8 != 0 || words < 16 || words > 128)
-        TF_TRY(wrong_shape(w, q->trellis, "3 dimensions, the last 16 x a width of 1 to 8 bits"));
-    TF_TRY(check_form(w, q->trellis, DTYPE_I16, (uint64_t[]){k / TILE, n / TILE, words}, 3));
-    TF_TRY(check_form(w, q->suh, DTYPE_F16, &k, 1));
-    TF_TRY(check_form(w, q->svh, DTYPE_F16, &n, 1));
-    if (marker != NULL) TF_TRY(check_form(w, marker, DTYPE_I32, NULL, 0));
-    TF_TRY(check_codebook(w, q));
-done:
-    return status;
+        return wrong_shape(w, t, "3 dimensions, the last 16 x a width of 1 to 8 bits");
+    return check_form(w, t, DTYPE_I16, (uint64_t[]){k / TILE, n / TILE, words}, 3);
+}
+
+static tf_status check_quartet(walk *w, const quartet *q, uint64_t k, uint64_t n) {
+    if (q->suh == NULL) return missing(w, ".suh");
+    if (q->svh == NULL) return missing(w, ".svh");
+    tf_status status = check_trellis(w, q->trellis, k, n);
+    if (status == TF_OK) status = check_form(w, q->suh, DTYPE_F16, &k, 1);
+    if (status == TF_OK) status = check_form(w, q->svh, DTYPE_F16, &n, 1);
+    if (status == TF_OK && marker_of(q) != NULL)
+        status = check_form(w, marker_of(q), DTYPE_I32, NULL, 0);
+    return status == TF_OK ? check_codebook(w, q) : status;
 }
 
 /* ---- cutting ------------------------------------------------------------------------------- */
@@ -181,7 +182,9 @@ static tf_status not_on_block(const walk *w, const char *found, uint64_t at, con
     tf_fail(w->err, TF_W_SPLIT_NOT_ON_BLOCK, "cutting tensor %s over %u ranks", w->name,
             w->plan->world);
     tf_found(w->err, "%s %" PRIu64, found, at);
-    return tf_expected(w->err, "%s", expected);
+    tf_expected(w->err, "%s", expected);
+    return tf_remedy(w->err,
+                     "use a world or weights that cut elsewhere, or a pack of other weights");
 }
 
 /* block: elements that no bound may divide; 1 for plain weights. */

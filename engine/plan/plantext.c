@@ -6,8 +6,8 @@
 #include <string.h>
 
 /* Longest line: two names, eight sizes, one span. */
-#define LINE_MAX   (2u * TF_NAME_BYTES_MAX + 1024u)
-#define BUFFER_MAX (16u * LINE_MAX)
+#define LINE_MAX   (2u * TF_NAME_BYTES_MAX + (size_t)1024)
+#define BUFFER_MAX (16 * LINE_MAX)
 
 typedef struct lines {
     tf_text *text;        /* may be NULL */

@@ -52,25 +52,23 @@ static bool is_prime(uint64_t n) {
     return n > 1;
 }
 
+static bool is_in(const uint64_t *list, uint32_t count, uint64_t value) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (list[i] == value) return true;
+    }
+    return false;
+}
+
 /* Rows of each hash column: primes that no other column of any table has. */
 static void find_columns(oracle *o) {
     uint64_t taken[1024];
-    uint32_t count = 0;
-    for (uint32_t table = 0; table < ORACLE_TABLES_MAX; table++) {
-        uint32_t column = 0;
-        for (uint32_t n = 2; n <= o->model.ngram; n++) {
-            uint64_t p = o->model.hash_vocab - 1;
-            for (uint32_t h = 0; h < o->model.hash_heads; h++) {
-                bool used = true;
-                while (used) {
-                    used = !is_prime(++p);
-                    for (uint32_t k = 0; k < count; k++)
-                        used = used || taken[k] == p;
-                }
-                taken[count++] = p;
-                o->column_rows[table][column++] = p;
-            }
-        }
+    uint32_t count = 0, columns = (o->model.ngram - 1) * o->model.hash_heads;
+    for (uint32_t i = 0; i < ORACLE_TABLES_MAX * columns; i++) {
+        uint64_t p = o->model.hash_vocab;
+        while (!is_prime(p) || is_in(taken, count, p))
+            p++;
+        taken[count++] = p;
+        o->column_rows[i / columns][i % columns] = p;
     }
 }
 

@@ -57,7 +57,7 @@ static void read_golden(tf_pack *pack, const char *name) {
             shape[dims++] = strtoull(s, &s, 10);
         append(pack, tensor, dtype, dims, shape);
     }
-    fclose(f);
+    (void)fclose(f);
 }
 
 static void take_inventory(tf_pack *pack, const builtin_model *model) {
