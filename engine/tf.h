@@ -108,10 +108,11 @@ bool tf_phase_parse(const char *name, tf_phase *out);
 
 typedef struct tf_emit_request {
     tf_phase phase;
-    uint32_t layer; /* TF_ALL_LAYERS, TF_TOP_LAYER or a logical layer */
-    uint32_t
-        rows; /* n: decode rows, or the prefill chunk's length; 0: the phase's usual (1, 128) */
-    uint64_t start; /* prefill: absolute position of the chunk's first row */
+    uint32_t layer;   /* TF_ALL_LAYERS, TF_TOP_LAYER or a logical layer */
+    uint32_t rows;    /* n: rows of a step, or a chunk's length; 0: the phase's usual (1, 128) */
+    uint64_t start;   /* prefill: absolute position of the chunk's first row */
+    uint64_t context; /* positions a request's state can hold; 0: 4096 */
+    bool logits;      /* every row's logits over the whole vocabulary, on every rank */
 } tf_emit_request;
 
 tf_status tf_emit(const tf_plan *plan, const tf_emit_request *request, tf_calls **out,
