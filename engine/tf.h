@@ -127,7 +127,8 @@ typedef struct tf_call_row {
     uint32_t layer;
     const char *kind;
     const char *name;
-    const char *line; /* NUL-terminated */
+    const char *line; /* line_bytes long, no newline */
+    size_t line_bytes;
 } tf_call_row;
 void tf_calls_row(const tf_calls *calls, size_t index, tf_call_row *out);
 void tf_calls_json(const tf_calls *calls,

@@ -125,7 +125,9 @@ typedef struct tf_calls {
     const tf_plan *plan; /* borrowed */
     call_phase phase;
     uint32_t rows;
+    uint32_t layer; /* it was cut to, or UINT32_MAX */
     uint64_t start, context;
+    bool logits;
     call *calls;
     uint32_t count, capacity;
     call_buffer *buffers;

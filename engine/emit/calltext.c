@@ -66,10 +66,7 @@ static void put_weight_text(tf_text *out, const call_weight *w) {
     put_expr(out, w->first);
 }
 
-static void put_arg(tf_text *out, const call_arg *a) {
-    text_char(out, ' ');
-    text_add(out, a->name);
-    text_char(out, '=');
+void calltext_arg(const call_arg *a, tf_text *out) {
     switch (a->type) {
     case ARG_NONE:
         text_add(out, "none");
@@ -107,6 +104,10 @@ static void put_arg(tf_text *out, const call_arg *a) {
     }
 }
 
+void calltext_grid(const call *c, tf_text *out) {
+    put_list(out, c->grid, 3);
+}
+
 void calltext_layer(uint32_t layer, tf_text *out) {
     if (layer == CALL_TOP) {
         text_add(out, "top");
@@ -127,10 +128,14 @@ void calltext_line(const tf_calls *calls, const call *c, tf_text *out) {
     text_char(out, ' ');
     text_add(out, c->name);
     text_add(out, " grid=");
-    put_list(out, c->grid, 3);
+    calltext_grid(c, out);
     text_add(out, c->collective ? " flags=collective" : " flags=none");
-    for (uint32_t i = 0; i < c->arg_count; i++)
-        put_arg(out, &c->args[i]);
+    for (uint32_t i = 0; i < c->arg_count; i++) {
+        text_char(out, ' ');
+        text_add(out, c->args[i].name);
+        text_char(out, '=');
+        calltext_arg(&c->args[i], out);
+    }
 }
 
 tf_status calltext_make(tf_calls *calls, tf_error *err) {

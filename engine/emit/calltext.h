@@ -12,6 +12,9 @@
 tf_status calltext_make(tf_calls *calls, tf_error *err);
 /* One call, without the newline. */
 void calltext_line(const tf_calls *calls, const call *c, tf_text *out);
+/* The parts of a line: one argument's value, the grid. */
+void calltext_arg(const call_arg *a, tf_text *out);
+void calltext_grid(const call *c, tf_text *out);
 /* "L8", "top". */
 void calltext_layer(uint32_t layer, tf_text *out);
 

@@ -77,6 +77,8 @@ static tf_calls *new_list(const tf_plan *plan, const emit_request *r) {
     list->context = r->context == 0 ? EMIT_CONTEXT : r->context;
     if (list->rows > list->context - list->start)
         list->rows = (uint32_t)(list->context - list->start);
+    list->layer = r->layer;
+    list->logits = r->logits;
     arena_init(&list->arena, 0);
     return list;
 }
