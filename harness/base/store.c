@@ -77,7 +77,7 @@ static const known_failure known_failures[] = {
     {SQLITE_NOTADB, TF_W_STORE_DAMAGED, "move the file away; the next run makes a new store"},
     {SQLITE_FULL, TF_W_NO_SPACE, "free space, or name a store on another disk (--db)"},
     {SQLITE_READONLY, TF_W_CANNOT_WRITE, "make it writable, or name another store (--db)"},
-    {SQLITE_CANTOPEN, TF_W_CANNOT_OPEN, ""},
+    {SQLITE_CANTOPEN, TF_W_CANNOT_OPEN, "a run makes the store; --db names another one"},
     {SQLITE_PERM, TF_W_CANNOT_OPEN, ""},
     {SQLITE_AUTH, TF_W_BAD_SQL, ""},
     {SQLITE_IOERR, TF_W_CANNOT_WRITE, ""},
