@@ -86,6 +86,11 @@ void text_f64(tf_text *text, double value) {
         return;
     }
     char buf[40];
+    if (value == trunc(value) && fabs(value) < 1e15) {
+        snprintf(buf, sizeof buf, "%.0f", value);
+        text_add(text, buf);
+        return;
+    }
     for (int precision = 1; precision <= 17; precision++) {
         snprintf(buf, sizeof buf, "%.*g", precision, value);
         if (strtod(buf, NULL) == value) break;

@@ -234,39 +234,45 @@ call_tensor split_weight(emitter *e, const char *name, expr_int rows) {
     return t;
 }
 
-/* Fills form, dtype, codebook and bits of one stored linear. */
+/* The codebook is the linear's marker; the planner holds a projection to one. */
+static const char *codebook_of(emitter *e, const char *stem) {
+    char image[TF_NAME_BYTES_MAX + 16];
+    snprintf(image, sizeof image, "%s.mul1", stem);
+    if (plan_find(e->plan, image) != NULL) return "mul1";
+    snprintf(image, sizeof image, "%s.mcg", stem);
+    return plan_find(e->plan, image) != NULL ? "mcg" : "default";
+}
+
+/* Fills form, dtype and bits of one stored linear. */
 static void read_linear(emitter *e, const char *stem, call_weight *w) {
     char image[TF_NAME_BYTES_MAX + 16];
-    snprintf(image, sizeof image, "%s.weight", stem);
-    const plan_item *item = plan_find(e->plan, image);
+    snprintf(image, sizeof image, "%s.trellis", stem);
+    const plan_item *item = e->config->exl3 ? plan_find(e->plan, image) : NULL;
     if (item != NULL) {
-        w->form = WEIGHT_PLAIN;
+        w->form = WEIGHT_EXL3;
         w->dtype = item->tensor->dtype;
-        check_size(e, stem, "N", item->shape[0], w->n);
-        check_size(e, stem, "K", item->shape[1], w->k);
+        w->bits2 = (uint32_t)(item->tensor->shape[2] / 8);
+        check_size(e, stem, "K", item->shape[0] * 16, w->k);
+        check_size(e, stem, "N", item->shape[1] * 16, w->n);
         return;
     }
-    snprintf(image, sizeof image, "%s.trellis", stem);
+    snprintf(image, sizeof image, "%s.weight", stem);
     item = plan_find(e->plan, image);
     if (item == NULL) {
         no_such_weight(e, stem);
         return;
     }
-    w->form = WEIGHT_EXL3;
+    w->form = WEIGHT_PLAIN;
     w->dtype = item->tensor->dtype;
-    w->bits2 = (uint32_t)(item->tensor->shape[2] / 8);
-    check_size(e, stem, "K", item->shape[0] * 16, w->k);
-    check_size(e, stem, "N", item->shape[1] * 16, w->n);
-    snprintf(image, sizeof image, "%s.mul1", stem);
-    w->codebook = "mul1";
-    if (plan_find(e->plan, image) != NULL) return;
-    snprintf(image, sizeof image, "%s.mcg", stem);
-    w->codebook = plan_find(e->plan, image) != NULL ? "mcg" : "default";
+    check_size(e, stem, "N", item->shape[0], w->n);
+    check_size(e, stem, "K", item->shape[1], w->k);
 }
 
 call_weight linear(emitter *e, const char *name, expr_int k, expr_int n) {
     call_weight w = {.stem = image_of(e, name, ""), .k = k, .n = n};
-    if (w.stem != NULL) read_linear(e, w.stem, &w);
+    if (w.stem == NULL) return w;
+    read_linear(e, w.stem, &w);
+    if (w.form == WEIGHT_EXL3) w.codebook = codebook_of(e, w.stem);
     return w;
 }
 
@@ -293,7 +299,7 @@ static call_weight family(emitter *e, const char *name, expr_int k, expr_int n, 
         ragged = ragged || each[i] != each[0];
         w.form = member.form;
         w.dtype = member.dtype;
-        w.codebook = member.codebook;
+        if (i == 0 && w.form == WEIGHT_EXL3) w.codebook = codebook_of(e, stem);
     }
     w.bits2 = ragged || count.value == 0 ? 0 : each[0];
     w.each = ragged ? each : NULL;

@@ -38,9 +38,12 @@ static void put_extents(tf_text *out, const call_arg *a) {
         t->role[1] == '.' || strncmp(t->role, "in.", 3) == 0 || strncmp(t->role, "out.", 4) == 0;
     if (!buffer || t->dims < 2) return;
     text_print(out, " %s=", a->name);
-    for (uint32_t d = 1; d < t->dims; d++)
-        if (!is_rows(t->shape[d]))
-            text_print(out, "%s%lld", d == 1 ? "" : "x", (long long)t->shape[d].value);
+    const char *join = "";
+    for (uint32_t d = 1; d < t->dims; d++) {
+        if (is_rows(t->shape[d])) continue;
+        text_print(out, "%s%lld", join, (long long)t->shape[d].value);
+        join = "x";
+    }
 }
 
 static void put_weight_form(tf_text *out, const call_weight *w, const char *name, uint32_t bits2) {
