@@ -63,7 +63,10 @@ static tf_status refuse_repeat(const char *name, const cJSON *object, tf_error *
     size_t count = 0;
     for (const cJSON *c = object->child; c != NULL; c = c->next)
         count++;
-    if (count < 2) return TF_OK;
+    bool ascending = true;
+    for (const cJSON *c = object->child; c != NULL && c->next != NULL && ascending; c = c->next)
+        ascending = strcmp(c->string, c->next->string) < 0;
+    if (ascending) return TF_OK;
     const char **keys = mem_take(count * sizeof *keys);
     if (keys == NULL) return tf_fail(err, TF_W_NO_MEMORY, "reading %s", name);
     size_t i = 0;

@@ -234,45 +234,46 @@ call_tensor split_weight(emitter *e, const char *name, expr_int rows) {
     return t;
 }
 
-/* The codebook is the linear's marker; the planner holds a projection to one. */
-static const char *codebook_of(emitter *e, const char *stem) {
+static const plan_item *find_part(emitter *e, const call_weight *w, int64_t index,
+                                  const char *part) {
     char image[TF_NAME_BYTES_MAX + 16];
-    snprintf(image, sizeof image, "%s.mul1", stem);
-    if (plan_find(e->plan, image) != NULL) return "mul1";
-    snprintf(image, sizeof image, "%s.mcg", stem);
-    return plan_find(e->plan, image) != NULL ? "mcg" : "default";
+    if (!call_member_image(w, index, part, image, sizeof image)) return NULL;
+    return plan_find(e->plan, image);
 }
 
-/* Fills form, dtype and bits of one stored linear. */
-static void read_linear(emitter *e, const char *stem, call_weight *w) {
-    char image[TF_NAME_BYTES_MAX + 16];
-    snprintf(image, sizeof image, "%s.trellis", stem);
-    const plan_item *item = e->config->exl3 ? plan_find(e->plan, image) : NULL;
+/* The codebook is the linear's marker; the planner holds a projection to one. */
+static const char *codebook_of(emitter *e, const call_weight *w, int64_t index) {
+    if (find_part(e, w, index, ".mul1") != NULL) return "mul1";
+    return find_part(e, w, index, ".mcg") != NULL ? "mcg" : "default";
+}
+
+/* Form, dtype and bits of one stored linear, its sizes held against those the model asks for. */
+static void read_linear(emitter *e, call_weight *w, int64_t index) {
+    const plan_item *item = e->config->exl3 ? find_part(e, w, index, ".trellis") : NULL;
     if (item != NULL) {
         w->form = WEIGHT_EXL3;
         w->dtype = item->tensor->dtype;
         w->bits2 = (uint32_t)(item->tensor->shape[2] / 8);
-        check_size(e, stem, "K", item->shape[0] * 16, w->k);
-        check_size(e, stem, "N", item->shape[1] * 16, w->n);
+        check_size(e, w->stem, "K", item->shape[0] * 16, w->k);
+        check_size(e, w->stem, "N", item->shape[1] * 16, w->n);
         return;
     }
-    snprintf(image, sizeof image, "%s.weight", stem);
-    item = plan_find(e->plan, image);
+    item = find_part(e, w, index, ".weight");
     if (item == NULL) {
-        no_such_weight(e, stem);
+        no_such_weight(e, w->stem);
         return;
     }
     w->form = WEIGHT_PLAIN;
     w->dtype = item->tensor->dtype;
-    check_size(e, stem, "N", item->shape[0], w->n);
-    check_size(e, stem, "K", item->shape[1], w->k);
+    check_size(e, w->stem, "N", item->shape[0], w->n);
+    check_size(e, w->stem, "K", item->shape[1], w->k);
 }
 
 call_weight linear(emitter *e, const char *name, expr_int k, expr_int n) {
     call_weight w = {.stem = image_of(e, name, ""), .k = k, .n = n};
     if (w.stem == NULL) return w;
-    read_linear(e, w.stem, &w);
-    if (w.form == WEIGHT_EXL3) w.codebook = codebook_of(e, w.stem);
+    read_linear(e, &w, 0);
+    if (w.form == WEIGHT_EXL3) w.codebook = codebook_of(e, &w, 0);
     return w;
 }
 
@@ -280,29 +281,23 @@ call_weight linear(emitter *e, const char *name, expr_int k, expr_int n) {
 static call_weight family(emitter *e, const char *name, expr_int k, expr_int n, expr_int first,
                           expr_int count) {
     call_weight w = {.stem = image_of(e, name, ""), .k = k, .n = n, .first = first, .count = count};
-    const char *hole = w.stem == NULL ? NULL : strchr(w.stem, '{');
-    if (hole == NULL || e->err->status != TF_OK) return w;
+    if (e->err->status != TF_OK) return w;
     uint16_t *each = arena_array(&e->list->arena, (size_t)count.value, sizeof *each);
     if (each == NULL) {
         out_of_memory(e);
         return w;
     }
     bool ragged = false;
-    for (int64_t i = 0; i < count.value; i++) {
-        char stem[TF_NAME_BYTES_MAX];
-        snprintf(stem, sizeof stem, "%.*s%lld%s", (int)(hole - w.stem), w.stem,
-                 (long long)(first.value + i), hole + 3);
-        call_weight member = {.k = k, .n = n};
-        read_linear(e, stem, &member);
-        if (e->err->status != TF_OK) return w;
-        each[i] = (uint16_t)member.bits2;
+    for (int64_t i = 0; i < count.value && e->err->status == TF_OK; i++) {
+        read_linear(e, &w, first.value + i);
+        each[i] = (uint16_t)w.bits2;
         ragged = ragged || each[i] != each[0];
-        w.form = member.form;
-        w.dtype = member.dtype;
-        if (i == 0 && w.form == WEIGHT_EXL3) w.codebook = codebook_of(e, stem);
     }
-    w.bits2 = ragged || count.value == 0 ? 0 : each[0];
-    w.each = ragged ? each : NULL;
+    if (w.form == WEIGHT_EXL3) w.codebook = codebook_of(e, &w, first.value);
+    if (ragged) {
+        w.bits2 = 0;
+        w.each = each;
+    }
     return w;
 }
 

@@ -61,6 +61,34 @@ const call_arg *call_find(const call *c, const char *name) {
     return NULL;
 }
 
+/* By hand, not by printf: a list of the real model names 46,000 members. */
+static char *append(char *at, const char *end, const char *text, size_t n) {
+    if (at == NULL || n >= (size_t)(end - at)) return NULL;
+    memcpy(at, text, n);
+    at[n] = '\0';
+    return at + n;
+}
+
+bool call_member_image(const call_weight *w, int64_t index, const char *part, char *image,
+                       size_t size) {
+    const char *hole = strchr(w->stem, '{');
+    const char *end = image + size;
+    size_t head = hole == NULL ? strlen(w->stem) : (size_t)(hole - w->stem);
+    char *at = append(image, end, w->stem, head);
+    if (hole != NULL) {
+        char digits[20];
+        size_t d = sizeof digits;
+        uint64_t left = (uint64_t)index;
+        do {
+            digits[--d] = (char)('0' + left % 10);
+            left /= 10;
+        } while (left != 0);
+        at = append(at, end, digits + d, sizeof digits - d);
+        at = append(at, end, hole + 3, strlen(hole + 3));
+    }
+    return append(at, end, part, strlen(part)) != NULL;
+}
+
 const call_buffer *calls_buffer(const tf_calls *calls, const char *role) {
     for (uint32_t i = 0; i < calls->buffer_count; i++) {
         if (strcmp(calls->buffers[i].role, role) == 0) return &calls->buffers[i];

@@ -150,6 +150,10 @@ const char *call_phase_name(call_phase phase);
 bool call_phase_parse(const char *name, call_phase *out);
 /* NULL when the call has no such argument. */
 const call_arg *call_find(const call *c, const char *name);
+/* Image name of member `index` (first <= index < first + count; any where there is no family) with
+ * a part behind it (".trellis" or ""); false when it does not fit. */
+bool call_member_image(const call_weight *w, int64_t index, const char *part, char *image,
+                       size_t size);
 const call_buffer *calls_buffer(const tf_calls *calls, const char *role);
 void calls_free(tf_calls *calls);
 

@@ -2,7 +2,6 @@
 
 #include "engine/base/check.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* The weights in the order a forward, then a draft, first touches them; each once. */
@@ -24,28 +23,20 @@ static touched add_item(touched t, const plan_item *item) {
     return t;
 }
 
-static touched add_linear(const tf_plan *plan, touched t, const char *stem) {
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        char image[TF_NAME_BYTES_MAX + 16];
-        snprintf(image, sizeof image, "%s%s", stem, parts[i]);
-        t = add_item(t, plan_find(plan, image));
-    }
-    return t;
-}
-
 static touched of_weight(const tf_plan *plan, const call_weight *w) {
     touched t = {0};
-    const char *hole = strchr(w->stem, '{');
-    if (hole == NULL) return add_linear(plan, t, w->stem);
-    for (int64_t i = 0; i < w->count.value; i++) {
-        char stem[TF_NAME_BYTES_MAX];
-        snprintf(stem, sizeof stem, "%.*s%lld%s", (int)(hole - w->stem), w->stem,
-                 (long long)(w->first.value + i), hole + 3);
-        t = add_linear(plan, t, stem);
+    int64_t members = strchr(w->stem, '{') == NULL ? 1 : w->count.value;
+    for (int64_t m = 0; m < members; m++) {
+        for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+            char image[TF_NAME_BYTES_MAX + 16];
+            if (!call_member_image(w, w->first.value + m, parts[i], image, sizeof image)) continue;
+            t = add_item(t, plan_find(plan, image));
+        }
     }
     return t;
 }
 
+/* Is it a weight that no earlier call of this list touched? */
 static bool is_new(const emitter *e, const char *name) {
     for (uint32_t i = e->list->count; i-- > 0;) {
         if (strcmp(e->list->calls[i].name, name) == 0) return false;

@@ -114,6 +114,17 @@ static int by_file(const void *a, const void *b) {
     return strcmp(((const index_entry *)a)->file, ((const index_entry *)b)->file);
 }
 
+/* Indexes and headers mostly come sorted; finding that out costs one walk. */
+static void sort_unless_sorted(void *list, size_t count, size_t size,
+                               int (*order)(const void *, const void *)) {
+    const char *at = list;
+    for (size_t i = 1; i < count; i++) {
+        if (order(at + (i - 1) * size, at + i * size) <= 0) continue;
+        qsort(list, count, size, order);
+        return;
+    }
+}
+
 static int by_tensor(const void *a, const void *b) {
     return strcmp(((const index_entry *)a)->tensor, ((const index_entry *)b)->tensor);
 }
@@ -149,7 +160,7 @@ static tf_status list_index(const char *path, const json_doc *doc, index_entry *
         if (status != TF_OK) return status;
         (*entries)[i++] = (index_entry){json_key(m), file};
     }
-    qsort(*entries, *count, sizeof **entries, by_file);
+    sort_unless_sorted(*entries, *count, sizeof **entries, by_file);
     return TF_OK;
 }
 
@@ -177,7 +188,7 @@ static tf_status take_shards(tf_pack *pack, const index_entry *entries, size_t c
 /* Every tensor must be where the index says, and nothing more may be there. */
 static tf_status compare_index(const tf_pack *pack, const char *path, index_entry *entries,
                                size_t count, tf_error *err) {
-    qsort(entries, count, sizeof *entries, by_tensor);
+    sort_unless_sorted(entries, count, sizeof *entries, by_tensor);
     size_t i = 0;
     uint32_t k = 0;
     while (i < count || k < pack->tensor_count) {
@@ -212,7 +223,7 @@ static int by_name(const void *a, const void *b) {
 }
 
 static tf_status sort_tensors(tf_pack *pack, collect *c, tf_error *err) {
-    if (c->count > 0) qsort(c->list, c->count, sizeof *c->list, by_name);
+    sort_unless_sorted(c->list, c->count, sizeof *c->list, by_name);
     pack->tensors = arena_array(&pack->arena, c->count, sizeof *pack->tensors);
     if (pack->tensors == NULL) return tf_fail(err, TF_W_NO_MEMORY, "opening pack %s", pack->dir);
     if (c->count > 0) memcpy(pack->tensors, c->list, c->count * sizeof *c->list);
