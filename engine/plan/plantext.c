@@ -6,14 +6,14 @@
 #include <string.h>
 
 /* Longest line: two names, eight sizes, one span. */
-#define LINE_MAX   (2u * TF_NAME_BYTES_MAX + (size_t)1024)
-#define BUFFER_MAX (16 * LINE_MAX)
+#define LINE_BYTES   ((size_t)2 * TF_NAME_BYTES_MAX + 1024)
+#define BUFFER_BYTES (16 * LINE_BYTES)
 
 typedef struct lines {
     tf_text *text;        /* may be NULL */
     digest_state *digest; /* may be NULL */
     size_t length;
-    char data[BUFFER_MAX];
+    char data[BUFFER_BYTES];
 } lines;
 
 static void deliver(lines *l, const char *data, size_t n) {
@@ -43,8 +43,8 @@ static void put_u64(lines *l, uint64_t value) {
 /* Call after each line: there is always room for one more. */
 static void end_line(lines *l) {
     put_n(l, "\n", 1);
-    TF_ASSERT(l->length <= BUFFER_MAX);
-    if (l->length <= BUFFER_MAX - LINE_MAX) return;
+    TF_ASSERT(l->length <= BUFFER_BYTES);
+    if (l->length <= BUFFER_BYTES - LINE_BYTES) return;
     deliver(l, l->data, l->length);
     l->length = 0;
 }
