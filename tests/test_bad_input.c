@@ -34,7 +34,6 @@ static const char *tiny(check_case *t) {
     char arguments[256];
     const char *dir = check_tmpdir(t);
     snprintf(arguments, sizeof arguments, "pack synth tiny-bf16 %s/tiny", made);
-    check_command(t, out, sizeof out, "test -d %s/tiny", made);
     if (check_command(t, out, sizeof out, "test -d %s/tiny", made) != 0) tool(t, arguments);
     int code = check_command(t, out, sizeof out, "cp %s/tiny/* %s/", made, dir);
     CHECKF(t, code == 0, "no tiny pack: %s", out);
@@ -114,7 +113,7 @@ static void an_empty_directory_is_no_pack(check_case *t) {
     snprintf(arguments, sizeof arguments, "plan --pack %s", dir);
     refuses(t, 3, WANT(dir, "config.json"), arguments);
     snprintf(arguments, sizeof arguments, "plan --pack %s/none", dir);
-    refuses(t, 3, WANT("/none"), arguments);
+    refuses(t, 2, WANT("/none", "[no-pack]"), arguments);
     refuses(t, 2, WANT("no --pack", "tiny-exl3"), "plan --world 2");
 }
 
@@ -144,12 +143,8 @@ static void a_config_of_another_model_is_refused(check_case *t) {
                   "printf '{\"model_type\":\"other\",\"hidden_size\":64}' >%s/config.json", dir);
     refuses(t, 3, WANT("config.json"), arguments);
     /* Of the same family, but of another size. */
-    check_command(t, out, sizeof out,
-                  "sed -i 's/\"hidden_size\": *[0-9]*/\"hidden_size\": 1024/' %s/config.json", dir);
     dir = tiny(t);
     snprintf(arguments, sizeof arguments, "plan --pack %s", dir);
-    CHECK_U64(t, check_command(t, out, sizeof out, "grep -c '\"hidden_size\"' %s/config.json", dir),
-              0);
     check_command(t, out, sizeof out,
                   "sed -i 's/\"hidden_size\": *[0-9]*/\"hidden_size\": 1024/' %s/config.json", dir);
     refuses(t, 3, WANT("1024"), arguments);
@@ -233,7 +228,7 @@ static void a_tensor_of_another_shape_is_refused_by_name(check_case *t) {
     unsigned rows = 0;
     unsigned columns = 0;
     if (!shard_read(t, dir, &s)) return;
-    if (CHECK(t, shard_entry(&s, "layers.0.attn.wq_a.weight", &begin, &end))) {
+    if (CHECK(t, shard_entry(&s, "embed.weight", &begin, &end))) {
         char *shape = strchr(begin, '[');
         CHECK(t, sscanf(shape, "[%u,%u]", &rows, &columns) == 2);
         char turned[32];
@@ -242,7 +237,7 @@ static void a_tensor_of_another_shape_is_refused_by_name(check_case *t) {
     }
     shard_write(t, &s);
     snprintf(arguments, sizeof arguments, "plan --pack %s", dir);
-    refuses(t, 3, WANT("layers.0.attn.wq_a.weight", "[wrong-shape]"), arguments);
+    refuses(t, 3, WANT("embed.weight", "[wrong-shape]"), arguments);
 }
 
 static void a_cut_file_is_refused(check_case *t) {
@@ -266,9 +261,9 @@ static void worlds_and_ranks_that_cannot_be_are_refused(check_case *t) {
         static const struct {
             const char *split;
             const char *found, *word;
-        } wrong[] = {{"--world 0 --rank 0", "0", "[bad-world]"},
+        } wrong[] = {{"--world 0 --rank 0", "0", "[world-not-admitted]"},
                      {"--world 5 --rank 0", "5", "[world-not-admitted]"},
-                     {"--world 300 --rank 0", "300", "[bad-world]"},
+                     {"--world 300 --rank 0", "300", "[world-not-admitted]"},
                      {"--world 3 --rank 3", "3", "[bad-rank]"},
                      {"--weights 0,0,0 --rank 0", "weights", "[bad-weights]"},
                      {"--weights 1,1 --world 3 --rank 0", "2 weights", "[bad-weights]"}};
@@ -283,7 +278,7 @@ static void worlds_and_ranks_that_cannot_be_are_refused(check_case *t) {
     }
     refuses(t, 2, WANT("no --rank", "from 0 to 2"), "emit --pack tiny-bf16 --world 3");
     refuses(t, 2, WANT("'sideways'", "decode, prefill"), "emit --pack tiny-bf16 --phase sideways");
-    refuses(t, 2, WANT("[bad-world]"), "plan --pack tiny-bf16 --world 0");
+    refuses(t, 2, WANT("[world-not-admitted]"), "plan --pack tiny-bf16 --world 0");
 }
 
 /* ---- disks ---- */

@@ -44,7 +44,7 @@ static const char *ask(check_case *t, const char *sql, bool json) {
 
 static void next_call(void *context, size_t index, store_call *row) {
     const char *line = context;
-    *row = (store_call){(uint32_t)index, (uint32_t)index / 3, "mat\"mul", "wq", line};
+    *row = (store_call){(uint32_t)index, (uint32_t)index / 3, "mat\"mul", "wq", line, strlen(line)};
 }
 
 /* A run with one of everything; error free. */
@@ -213,7 +213,7 @@ static void a_store_of_another_program_is_refused(check_case *t) {
 /* In the middle of a list the writer holds the lock; another one gives up after its wait. */
 static void try_beside(void *context, size_t index, store_call *row) {
     check_case *t = context;
-    *row = (store_call){(uint32_t)index, 0, "k", "n", "line"};
+    *row = (store_call){(uint32_t)index, 0, "k", "n", "line", 4};
     if (index != 1) return;
     store *s = NULL;
     tf_error err = {0};

@@ -371,7 +371,7 @@ static tf_status add_rows(store *s, int64_t list, size_t count, store_next_call 
         bind_number(q, 3, row.layer);
         bind(q, 4, row.kind);
         bind(q, 5, row.name);
-        bind(q, 6, row.line);
+        sqlite3_bind_text64(q, 6, row.line, row.line_bytes, SQLITE_STATIC, SQLITE_UTF8);
         TF_TRY(finish(s, q, err));
     }
 done:

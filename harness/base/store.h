@@ -70,7 +70,8 @@ typedef struct store_call {
     uint32_t layer;
     const char *kind;
     const char *name;
-    const char *line;
+    const char *line; /* line_bytes long, no NUL needed */
+    size_t line_bytes;
 } store_call;
 /* Has the list of this digest been kept?  Then its rows need not come again. */
 tf_status store_has_calls(store *s, const char *digest, bool *known, tf_error *err);

@@ -40,6 +40,9 @@ static const option options[OPT_COUNT] = {
                   "rows of a decode step or a prefill chunk (default: 1 and 128)"},
     [OPT_START] = {"--start", "S", FORM_NUMBER,
                    "prefill: position of the chunk's first row (default: 0)"},
+    [OPT_CONTEXT] = {"--context", "N", FORM_NUMBER,
+                     "positions a request's state can hold (default: 4096)"},
+    [OPT_LOGITS] = {"--logits", NULL, FORM_FLAG, "with the logits of every row on every rank"},
     [OPT_BUFFERS] = {"--buffers", NULL, FORM_FLAG,
                      "print the buffers with sizes and lifetimes instead of the calls"},
     [OPT_LAYERS] = {"--layers", "N", FORM_NUMBER, "number of target layers (default: the kind's)"},
@@ -205,7 +208,7 @@ void args_help(const command *c, tf_text *out) {
     for (size_t id = 0; id < OPT_COUNT; id++) {
         if (!takes(c, id)) continue;
         const char *value = options[id].value == NULL ? "" : options[id].value;
-        text_print(out, "  %-10s%-8s  %s\n", options[id].name, value, options[id].about);
+        text_print(out, "  %-10s %-8s %s\n", options[id].name, value, options[id].about);
     }
     if (c->help[0] != '\0') text_print(out, "\n%s", c->help);
 }

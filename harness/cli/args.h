@@ -27,6 +27,8 @@ typedef enum {
     OPT_LAYER,
     OPT_ROWS,
     OPT_START,
+    OPT_CONTEXT,
+    OPT_LOGITS,
     OPT_BUFFERS,
     OPT_LAYERS,
     OPT_RESUME,

@@ -83,7 +83,10 @@ static void table_row(tf_text *out, const char *name, const rank_facts *ranks, u
 }
 
 static void plan_table(tf_text *out, const tf_pack *pack, const rank_facts *ranks, uint32_t count) {
-    text_print(out, "%s at world %u\n\n", tf_pack_name(pack), count);
+    text_print(out, "%s at world %u, weights ", tf_pack_name(pack), count);
+    for (uint32_t r = 0; r < count; r++)
+        text_print(out, "%s%llu", r == 0 ? "" : ",", (unsigned long long)ranks[r].facts.weight);
+    text_add(out, "\n\n");
     row_name(out, "");
     for (uint32_t r = 0; r < count; r++) {
         char head[24];
@@ -190,6 +193,8 @@ static tf_status emit_request(const args *a, tf_emit_request *request, tf_error 
     }
     request->rows = (uint32_t)a->number[OPT_ROWS];
     request->start = a->number[OPT_START];
+    request->context = a->number[OPT_CONTEXT];
+    request->logits = a->given[OPT_LOGITS];
     return TF_OK;
 }
 
@@ -277,7 +282,7 @@ const command engine_commands[] = {
      "  tfverify emit --pack flash --world 3 --rank 0 --phase prefill --rows 17 --start 128\n"
      "  tfverify emit --pack flash --world 3 --rank 0 --phase decode --buffers\n",
      OPT(PACK) | OPT(WORLD) | OPT(RANK) | OPT(WEIGHTS) | OPT(PHASE) | OPT(LAYER) | OPT(ROWS) |
-         OPT(START) | OPT(BUFFERS) | OPT(JSON) | OPT(ROOT),
+         OPT(START) | OPT(CONTEXT) | OPT(LOGITS) | OPT(BUFFERS) | OPT(JSON) | OPT(ROOT),
      0, 0, run_emit},
     {"needs", "", "the kernel variants ranks can be asked for, and which rank lacks which",
      "Examples\n"

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const command *const tables[] = {prove_commands, store_commands, doctor_commands};
+static const command *const tables[] = {prove_commands, engine_commands, pack_commands,
+                                        store_commands, doctor_commands};
 
 enum {
     TABLES = sizeof tables / sizeof tables[0],

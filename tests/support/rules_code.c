@@ -291,7 +291,8 @@ static const banned words[] = {
 
 /* In comments and documents too. */
 static const banned anywhere[] = {
-    {"TODO", "the work itself, or an issue", "", ""},
+    /* TAP knows a directive of this name. */
+    {"TODO", "the work itself, or an issue", "", "harness/base/tap tests/test_tap.c"},
     {"FIXME", "the work itself, or an issue", "", ""},
     {"XXX", "the work itself, or an issue", "", ""},
 };
@@ -309,7 +310,7 @@ void rule_banned_words(const tree *t, complaints *c) {
                 find_word(f, f->code, &words[w], c);
         if (tree_is_under(f, "tests/support/rules_code.c tests/test_tree.c")) continue;
         for (size_t w = 0; w < sizeof anywhere / sizeof anywhere[0]; w++)
-            find_word(f, f->text, &anywhere[w], c);
+            if (!tree_is_under(f, anywhere[w].except)) find_word(f, f->text, &anywhere[w], c);
     }
 }
 
