@@ -96,6 +96,7 @@ static tf_word read_whole(const char *path, rankscratch *scratch) {
     tf_error err = {0};
     rankmeter_begin(&meter, NULL, 0);
     tf_status status = rankfile_open(path, NULL, &file, &err);
+    if (status == TF_OK) rankscratch_read_from(scratch, file);
     for (uint32_t i = 0; status == TF_OK && i < file->head.entries; i++)
         status = rankfile_check(file, i, scratch, &meter, &err);
     rankmeter_end(&meter);
@@ -114,7 +115,7 @@ static void refuses_every_flipped_byte(check_case *t) {
     path_in(&s, 0, "top.tfr", path);
     if (!CHECK_U64(t, io_read_file(path, 1u << 20, &bytes, &n, &err), TF_OK)) return;
     CHECK_U64(t, n, 16384);
-    if (!CHECK_U64(t, rankscratch_take(1, &scratch, &err), TF_OK)) return;
+    if (!CHECK_U64(t, rankscratch_take(1, RANKSCRATCH_PIECE, &scratch, &err), TF_OK)) return;
     int fd = open(path, O_WRONLY);
     size_t missed = 0;
     for (size_t i = 0; i < n && missed < 5; i++) {

@@ -314,7 +314,7 @@ tf_status io_free_bytes(const char *path, uint64_t *bytes, tf_error *err) {
 }
 
 void io_read_ahead(int fd) {
-    /* Advice: where it is not taken, reading is only slower. */
+    /* Where it is not taken, reading is only slower. */
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
 }
 

@@ -55,7 +55,7 @@ tf_status io_make_dirs(const char *path, tf_error *err);
 tf_status io_free_bytes(const char *path, uint64_t *bytes, tf_error *err);
 bool io_exists(const char *path);
 bool io_is_dir(const char *path);
-/* Tells readers ahead of the one who reads from begin to end. */
+/* Advice: the file will be read from begin to end. */
 void io_read_ahead(int fd);
 /* Makes this process the directory's one writer until *lock is closed by io_close, also when it is
  * killed.  False in *taken: another holds it.  A file system without locks always gives it, with

@@ -143,7 +143,7 @@ void rankfile_set_free(rankfile_set *set);
 void rankfile_set_text(const rankfile_set *set, tf_text *out);
 
 typedef struct rankfile_options {
-    uint32_t workers; /* 0: one a core */
+    uint32_t workers; /* 0: one a core, two for writing */
     bool resume;      /* keep files of the same plan and weights that verify in full */
     /* Bytes done of all; one thread at a time; false stops with interrupted.  May be NULL. */
     bool (*progress)(void *context, const char *unit, uint64_t done, uint64_t total);

@@ -81,13 +81,15 @@ const rankimage *rankimage_find(const rankimage_set *set, uint32_t layer) {
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
-tf_status rankscratch_take(uint32_t workers, rankscratch **out, tf_error *err) {
+tf_status rankscratch_take(uint32_t workers, size_t chunk_bytes, rankscratch **out, tf_error *err) {
+    TF_ASSERT(chunk_bytes > 0 && chunk_bytes % RANKSCRATCH_PIECE == 0);
     rankscratch *s = mem_take(workers * sizeof *s);
     bool ok = s != NULL;
     for (uint32_t i = 0; ok && i < workers; i++) {
-        s[i].chunk = mem_take_aligned(RANKFILE_ALIGN, RANKSCRATCH_CHUNK);
-        s[i].stage = mem_take_aligned(RANKFILE_ALIGN, RANKSCRATCH_STAGE);
-        ok = s[i].chunk != NULL && s[i].stage != NULL;
+        s[i].chunk_bytes = chunk_bytes;
+        s[i].chunk = mem_take_aligned(RANKFILE_ALIGN, chunk_bytes);
+        s[i].reader.window = mem_take_aligned(RANKFILE_ALIGN, RANKREAD_WINDOW);
+        ok = s[i].chunk != NULL && s[i].reader.window != NULL;
     }
     *out = ok ? s : NULL;
     if (ok) return TF_OK;
@@ -99,7 +101,7 @@ void rankscratch_free(rankscratch *scratch, uint32_t workers) {
     if (scratch == NULL) return;
     for (uint32_t i = 0; i < workers; i++) {
         mem_free(scratch[i].chunk);
-        mem_free(scratch[i].stage);
+        mem_free(scratch[i].reader.window);
     }
     mem_free(scratch);
 }
@@ -108,9 +110,8 @@ void rankscratch_free(rankscratch *scratch, uint32_t workers) {
 
 /* Where the next byte of an item comes from. */
 typedef struct source {
-    const tf_pack *pack;
+    rankread *reader;
     const plan_item *item;
-    uint8_t *stage;
     uint32_t span;
     uint64_t run; /* within the span */
     uint64_t at;  /* within the run */
@@ -127,64 +128,22 @@ static plan_span current_span(const source *s) {
     return span;
 }
 
-static void advance(source *s, const plan_span *span, uint64_t runs, uint64_t bytes) {
-    s->run += runs;
-    s->at += bytes;
-    if (s->at == span->length) {
-        s->at = 0;
-        s->run++;
-    }
-    if (s->run == span->count) {
-        s->run = 0;
-        s->span++;
-    }
-}
-
-/* How many runs to fetch by one read that covers the gaps too; 0: read run by run. */
-static uint64_t runs_to_gather(const source *s, const plan_span *span, size_t room) {
-    const uint64_t long_run = 64u << 10, gap_factor = 8;
-    if (s->at != 0 || span->length > room || span->length > long_run) return 0;
-    if (span->stride > RANKFILE_ALIGN && span->stride > span->length * gap_factor) return 0;
-    uint64_t runs = span->count - s->run;
-    uint64_t fit_room = room / span->length;
-    uint64_t fit_stage = 1 + (RANKSCRATCH_STAGE - span->length) / span->stride;
-    if (runs > fit_room) runs = fit_room;
-    if (runs > fit_stage) runs = fit_stage;
-    return runs > 1 ? runs : 0;
-}
-
-static tf_status gather(source *s, const plan_span *span, uint64_t runs, uint8_t *to,
-                        tf_error *err) {
-    uint64_t offset = span->offset + s->run * span->stride;
-    uint64_t cover = (runs - 1) * span->stride + span->length;
-    tf_status status = pack_read(s->pack, s->item->tensor, offset, s->stage, (size_t)cover, err);
-    if (status != TF_OK) return status;
-    for (uint64_t i = 0; i < runs; i++)
-        memcpy(to + i * span->length, s->stage + i * span->stride, (size_t)span->length);
-    return TF_OK;
-}
-
 static tf_status source_fill(source *s, uint8_t *to, size_t n, tf_error *err) {
+    const pack_tensor *tensor = s->item->tensor;
     while (n > 0) {
         TF_ASSERT(s->span < s->item->span_count);
         plan_span span = current_span(s);
-        TF_ASSERT(span.length > 0 && span.count > 0);
-        uint64_t runs = span.count > 1 ? runs_to_gather(s, &span, n) : 0;
-        uint64_t took = runs * span.length;
-        tf_status status = TF_OK;
-        if (TF_ONLY_SPEED(runs > 0)) {
-            status = gather(s, &span, runs, to, err);
-            advance(s, &span, runs, 0);
-        } else {
-            took = span.length - s->at;
-            if (took > n) took = n;
-            uint64_t offset = span.offset + s->run * span.stride + s->at;
-            status = pack_read(s->pack, s->item->tensor, offset, to, (size_t)took, err);
-            advance(s, &span, 0, took);
-        }
+        uint64_t from = span.offset + s->run * span.stride + s->at;
+        uint64_t take = span.length - s->at;
+        if (take > n) take = n;
+        TF_ASSERT(take > 0 && from <= tensor->bytes && take <= tensor->bytes - from);
+        tf_status status = rankread_at(s->reader, tensor->offset + from, to, (size_t)take, err);
         if (status != TF_OK) return status;
-        to += took;
-        n -= (size_t)took;
+        to += take;
+        n -= (size_t)take;
+        s->at += take;
+        if (s->at == span.length) s->at = 0, s->run++;
+        if (s->run == span.count) s->run = 0, s->span++;
     }
     return TF_OK;
 }
@@ -195,8 +154,10 @@ typedef struct builder {
     rankimage_put put;
     void *context;
     rankscratch *scratch;
-    size_t used; /* of scratch->chunk */
-    uint64_t at; /* file offset of the chunk's first byte */
+    const tf_pack *pack;
+    const pack_shard *shard; /* that the reader is open for */
+    size_t used;             /* of scratch->chunk */
+    uint64_t at;             /* file offset of the chunk's first byte */
 } builder;
 
 static tf_status flush(builder *b, tf_error *err) {
@@ -215,16 +176,25 @@ static void pad(builder *b) {
     b->used = to;
 }
 
-static tf_status add_item(builder *b, const tf_pack *pack, const plan_item *item, tf_digest *digest,
-                          tf_error *err) {
+static void read_from(builder *b, const pack_shard *shard) {
+    rankscratch *s = b->scratch;
+    if (b->shard == shard) return;
+    b->shard = shard;
+    snprintf(s->path, sizeof s->path, "%s/%s", b->pack->dir, shard->file);
+    rankread_open(&s->reader, shard->fd, s->path, shard->size);
+}
+
+static tf_status add_item(builder *b, const plan_item *item, tf_digest *digest, tf_error *err) {
     tf_status status = TF_OK;
     digest_state *state = NULL;
-    source s = {.pack = pack, .item = item, .stage = b->scratch->stage};
+    source s = {.reader = &b->scratch->reader, .item = item};
+    read_from(b, &b->pack->shards[item->tensor->shard]);
     *digest = digest_bytes("", 0);
     for (uint64_t left = item->bytes; left > 0;) {
-        if (b->used == RANKSCRATCH_CHUNK) TF_TRY(flush(b, err));
+        if (b->used == b->scratch->chunk_bytes) TF_TRY(flush(b, err));
         uint8_t *to = b->scratch->chunk + b->used;
-        size_t n = RANKSCRATCH_CHUNK - b->used;
+        size_t n = b->scratch->chunk_bytes - b->used;
+        if (n > RANKSCRATCH_PIECE) n = RANKSCRATCH_PIECE;
         if (n > left) n = (size_t)left;
         TF_TRY(source_fill(&s, to, n, err));
         if (n == item->bytes) {
@@ -260,10 +230,11 @@ tf_status rankimage_make(rankimage *image, const tf_pack *pack, rankscratch *scr
     builder b = {.put = put,
                  .context = context,
                  .scratch = scratch,
+                 .pack = pack,
                  .at = rankfile_data_begin(image->head.index_bytes)};
     for (uint32_t i = 0; i < image->head.entries; i++) {
         TF_ASSERT(b.at + b.used == image->entries[i].offset);
-        TF_TRY(add_item(&b, pack, &image->items[i], &image->entries[i].digest, err));
+        TF_TRY(add_item(&b, &image->items[i], &image->entries[i].digest, err));
         pad(&b);
     }
     TF_TRY(flush(&b, err));

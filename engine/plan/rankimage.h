@@ -11,6 +11,7 @@
 #include "engine/base/status.h"
 #include "engine/plan/plan.h"
 #include "engine/plan/rankfile.h"
+#include "engine/plan/rankread.h"
 
 #include <pthread.h>
 #include <stddef.h>
@@ -40,13 +41,17 @@ const rankimage *rankimage_find(const rankimage_set *set, uint32_t layer);
 
 /* A worker's memory. */
 typedef struct rankscratch {
-    uint8_t *chunk; /* [RANKSCRATCH_CHUNK], aligned for direct writes */
-    uint8_t *stage; /* [RANKSCRATCH_STAGE], spread runs of the source */
+    uint8_t *chunk; /* [chunk_bytes], aligned for direct writes */
+    size_t chunk_bytes;
+    rankread reader;
+    char path[2 * TF_PATH_BYTES_MAX]; /* of the file that reader reads */
 } rankscratch;
-#define RANKSCRATCH_CHUNK ((size_t)4 << 20)
-#define RANKSCRATCH_STAGE ((size_t)1 << 20)
-/* One for each worker.  Free with rankscratch_free; caller owns. */
-tf_status rankscratch_take(uint32_t workers, rankscratch **out, tf_error *err);
+/* Bytes are read and digested in pieces that stay in a core's cache in between. */
+#define RANKSCRATCH_PIECE ((size_t)256 << 10)
+/* What one direct write takes, so that its start is small against its run. */
+#define RANKSCRATCH_WRITE ((size_t)4 << 20)
+/* One for each worker; chunk_bytes is whole pieces.  Free with rankscratch_free; caller owns. */
+tf_status rankscratch_take(uint32_t workers, size_t chunk_bytes, rankscratch **out, tf_error *err);
 void rankscratch_free(rankscratch *scratch, uint32_t workers);
 
 /* Takes whole blocks of RANKFILE_ALIGN from aligned memory: the payload area in order, then the
@@ -68,7 +73,9 @@ void rankmeter_end(rankmeter *meter);
 /* interrupted when the user's function says so, or on tf_stop_request. */
 tf_status rankmeter_add(rankmeter *meter, uint64_t n, tf_error *err);
 
-/* Reads entry i and the padding behind it, and holds both to digest and zeros. */
+/* Reads entry i and the padding behind it, and holds both to digest and zeros.  Before the first
+ * of a file, rankscratch_read_from it. */
+void rankscratch_read_from(rankscratch *scratch, const rankfile *file);
 tf_status rankfile_check(const rankfile *file, uint32_t i, rankscratch *scratch, rankmeter *meter,
                          tf_error *err);
 

@@ -41,6 +41,11 @@ static tf_status check_digest(const rankfile *file, uint32_t i, tf_digest found,
     return tf_remedy(err, "write the rank files again");
 }
 
+void rankscratch_read_from(rankscratch *scratch, const rankfile *file) {
+    io_read_ahead(file->fd);
+    rankread_open(&scratch->reader, file->fd, file->path, file->head.file_bytes);
+}
+
 tf_status rankfile_check(const rankfile *file, uint32_t i, rankscratch *scratch, rankmeter *meter,
                          tf_error *err) {
     const rankfile_entry *e = &file->entries[i];
@@ -49,9 +54,9 @@ tf_status rankfile_check(const rankfile *file, uint32_t i, rankscratch *scratch,
     tf_digest digest = digest_bytes("", 0);
     tf_status status = TF_OK;
     for (uint64_t at = e->offset; at < end;) {
-        size_t n = RANKSCRATCH_CHUNK;
+        size_t n = RANKSCRATCH_PIECE;
         if (n > end - at) n = (size_t)(end - at);
-        TF_TRY(io_read_at(file->fd, file->path, scratch->chunk, n, at, err));
+        TF_TRY(rankread_at(&scratch->reader, at, scratch->chunk, n, err));
         uint64_t left = at - e->offset < e->bytes ? e->bytes - (at - e->offset) : 0;
         size_t payload = left < n ? (size_t)left : n;
         if (payload == e->bytes) {
@@ -118,7 +123,7 @@ static tf_status check_against_image(const rankfile *file, const rankimage *imag
 /* What is passed over counts as done, so that the total is the files' length in every mode. */
 static tf_status check_payloads(checking *c, size_t index, const rankfile *file, uint32_t worker,
                                 tf_error *err) {
-    if (c->mode != RANKFILE_VERIFY_NONE) io_read_ahead(file->fd);
+    if (c->mode != RANKFILE_VERIFY_NONE) rankscratch_read_from(&c->scratch[worker], file);
     for (uint32_t i = 0; i < file->head.entries; i++) {
         uint64_t begin = file->entries[i].offset;
         uint64_t end =
@@ -270,7 +275,8 @@ static tf_status check_files(checking *c, uint32_t count, tf_error *err) {
     tf_status status = TF_OK;
     TF_TRY(rankset_begin(&c->want, count, &c->set, err));
     c->workers = thread_workers(options == NULL ? 0 : options->workers, count);
-    if (c->mode != RANKFILE_VERIFY_NONE) TF_TRY(rankscratch_take(c->workers, &c->scratch, err));
+    if (c->mode != RANKFILE_VERIFY_NONE)
+        TF_TRY(rankscratch_take(c->workers, RANKSCRATCH_PIECE, &c->scratch, err));
     TF_TRY(thread_run(c->workers, count, verify_one, c, err));
     TF_TRY(rankset_end(&c->set, err));
     TF_TRY(check_set_text(c, err));

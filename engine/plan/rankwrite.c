@@ -16,7 +16,7 @@
 #include <string.h>
 
 /* A batch is lost when the process is killed, so it stays small against a whole set. */
-#define BATCH_FILES 64u
+#define BATCH_FILES 256u
 #define BATCH_BYTES ((uint64_t)4 << 30)
 
 typedef struct writing {
@@ -39,7 +39,7 @@ typedef struct writing {
 /* ---- beginning and end ---------------------------------------------------------------------- */
 
 static tf_status begin(writing *w, const tf_plan *plan, const rankfile_options *options,
-                       tf_error *err) {
+                       size_t chunk_bytes, tf_error *err) {
     *w = (writing){.plan = plan, .lock = -1};
     pthread_mutex_init(&w->pending_lock, NULL);
     rankmeter_begin(&w->meter, options, 0);
@@ -61,8 +61,11 @@ static tf_status begin(writing *w, const tf_plan *plan, const rankfile_options *
     w->writers = arena_array(&w->images.arena, w->images.count, sizeof *w->writers);
     if (w->kept == NULL || w->writers == NULL)
         TF_TRY(tf_fail(err, TF_W_NO_MEMORY, "preparing %" PRIu32 " files", w->images.count));
-    w->workers = thread_workers(options == NULL ? 0 : options->workers, w->images.count);
-    TF_TRY(rankscratch_take(w->workers, &w->scratch, err));
+    w->workers = options == NULL ? 0 : options->workers;
+    /* A writer waits for the disk about half its time: two to a core. */
+    if (w->workers == 0 && chunk_bytes == RANKSCRATCH_WRITE) w->workers = 2 * thread_cores();
+    w->workers = thread_workers(w->workers, w->images.count);
+    TF_TRY(rankscratch_take(w->workers, chunk_bytes, &w->scratch, err));
 done:
     return status;
 }
@@ -103,7 +106,7 @@ tf_status rankfile_digest_set(const tf_plan *plan, const rankfile_options *optio
                               rankfile_set *out, tf_error *err) {
     writing w;
     tf_status status = TF_OK;
-    TF_TRY(begin(&w, plan, options, err));
+    TF_TRY(begin(&w, plan, options, RANKSCRATCH_PIECE, err));
     TF_TRY(thread_run(w.workers, w.images.count, digest_one, &w, err));
     TF_TRY(rankset_end(&w.set, err));
     hand_over(&w, out);
@@ -191,6 +194,7 @@ static bool is_whole(const char *path, const rankimage *image, tf_digest digest,
     rankfile *file = NULL;
     bool whole = rankfile_open(path, &image->head, &file, &reason) == TF_OK &&
                  digest_equal(file->digest, digest);
+    if (whole) rankscratch_read_from(scratch, file);
     for (uint32_t i = 0; whole && i < file->head.entries; i++)
         whole = rankfile_check(file, i, scratch, meter, &reason) == TF_OK;
     rankfile_close(file);
@@ -323,7 +327,7 @@ tf_status rankfile_write_set(const tf_plan *plan, const char *dir, const rankfil
                              rankfile_set *out, tf_error *err) {
     writing w;
     tf_status status = TF_OK;
-    TF_TRY(begin(&w, plan, options, err));
+    TF_TRY(begin(&w, plan, options, RANKSCRATCH_WRITE, err));
     TF_TRY(rankset_folder(dir, plan->rank, w.folder, err));
     TF_TRY(prepare_folder(&w, options != NULL && options->resume, err));
     TF_TRY(write_files(&w, err));
