@@ -14,19 +14,16 @@ typedef void (*call_check)(check_case *t, const shares_rank *s, const tf_config 
 static void over_ranks(check_case *t, call_phase phase, const char *name, call_check check) {
     for (size_t i = 0; i < SHARES_COUNT && !check_failed(t); i++) {
         const shares_rank *s = &SHARES[i];
-        tf_plan *plan = lists_plan(t, s->pack, s->world, s->rank);
-        tf_calls *calls = lists_calls(t, plan, phase, 0, 0);
+        const tf_calls *calls = lists_shared(t, i, phase);
         size_t seen = 0;
         for (uint32_t k = 0; calls != NULL && k < calls->count && !check_failed(t); k++) {
             const call *c = &calls->calls[k];
             if (strcmp(c->name, name) != 0) continue;
             seen++;
-            check(t, s, &plan->pack->config, c);
+            check(t, s, &calls->plan->pack->config, c);
         }
         CHECKF(t, seen > 0, "no call is named %s", name);
         if (check_failed(t)) check_note(t, "%s world %u rank %u", s->pack, s->world, s->rank);
-        calls_free(calls);
-        plan_free(plan);
     }
 }
 
@@ -112,8 +109,7 @@ static void sink_slice(check_case *t) {
 static void prefetch_groups(check_case *t) {
     for (size_t i = 0; i < SHARES_COUNT && !check_failed(t); i++) {
         const shares_rank *s = &SHARES[i];
-        tf_plan *plan = lists_plan(t, s->pack, s->world, s->rank);
-        tf_calls *calls = lists_calls(t, plan, PHASE_PREFETCH, 0, 0);
+        const tf_calls *calls = lists_shared(t, i, PHASE_PREFETCH);
         size_t seen = 0;
         for (uint32_t k = 0; calls != NULL && k < calls->count; k++) {
             const call *c = &calls->calls[k];
@@ -122,9 +118,7 @@ static void prefetch_groups(check_case *t) {
             CHECK_U64(t, arg(t, c, "first")->i.value, s->first_group);
             CHECK_U64(t, arg(t, c, "count")->i.value, s->groups);
         }
-        CHECK_U64(t, seen, plan == NULL ? 0 : plan->pack->config.layers);
-        calls_free(calls);
-        plan_free(plan);
+        CHECK_U64(t, seen, calls == NULL ? 1 : calls->plan->pack->config.layers);
     }
 }
 
@@ -218,8 +212,7 @@ static void check_covers(check_case *t, const shares_rank *s, const call *k) {
 static void covers(check_case *t) {
     for (size_t i = 0; i < SHARES_COUNT && !check_failed(t); i++) {
         const shares_rank *s = &SHARES[i];
-        tf_plan *plan = lists_plan(t, s->pack, s->world, s->rank);
-        tf_calls *calls = lists_calls(t, plan, PHASE_DECODE, 0, 0);
+        const tf_calls *calls = lists_shared(t, i, PHASE_DECODE);
         for (uint32_t k = 0; calls != NULL && k < calls->count; k++) {
             const call *c = &calls->calls[k];
             if (c->kind == CALL_SHARE_PARTIALS) check_covers(t, s, c);
@@ -227,8 +220,6 @@ static void covers(check_case *t) {
             uint32_t last = arg(t, c, "cover")->ints.count - 1;
             CHECK_U64(t, arg(t, c, "cover")->ints.values[last], arg(t, c, "leaves")->i.value);
         }
-        calls_free(calls);
-        plan_free(plan);
     }
 }
 
@@ -297,19 +288,15 @@ static void ranks_meet(check_case *t) {
 
 static void every_weight(check_case *t) {
     for (size_t i = 0; i < SHARES_COUNT && !check_failed(t); i++) {
-        const shares_rank *s = &SHARES[i];
-        tf_plan *plan = lists_plan(t, s->pack, s->world, s->rank);
-        tf_calls *calls = lists_calls(t, plan, PHASE_PREFETCH, 0, 0);
+        const tf_calls *calls = lists_shared(t, i, PHASE_PREFETCH);
         uint64_t items = 0;
         uint64_t bytes = 0;
         for (uint32_t k = 0; calls != NULL && k < calls->count; k++) {
             items += (uint64_t)arg(t, &calls->calls[k], "items")->i.value;
             bytes += (uint64_t)arg(t, &calls->calls[k], "bytes")->i.value;
         }
-        CHECK_U64(t, items, plan == NULL ? 0 : plan->item_count);
-        CHECK_U64(t, bytes, plan == NULL ? 0 : plan->bytes);
-        calls_free(calls);
-        plan_free(plan);
+        CHECK_U64(t, items, calls == NULL ? 1 : calls->plan->item_count);
+        CHECK_U64(t, bytes, calls == NULL ? 1 : calls->plan->bytes);
     }
 }
 
@@ -317,8 +304,13 @@ static void every_weight(check_case *t) {
 static void refuse_misfit(check_case *t, const char *image, uint32_t axis) {
     tf_plan *plan = lists_plan(t, "tiny-exl3", 3, 1);
     if (plan == NULL) return;
+    uint64_t shape[TF_DIMS_MAX] = {0};
     for (uint32_t i = 0; i < plan->item_count; i++) {
-        if (strcmp(plan->items[i].image, image) == 0) plan->items[i].shape[axis]--;
+        plan_item *item = &plan->items[i];
+        if (strcmp(item->image, image) != 0) continue;
+        memcpy(shape, item->shape, item->tensor->dims * sizeof *shape);
+        shape[axis]--;
+        item->shape = shape;
     }
     emit_request r = {.phase = PHASE_DECODE, .layer = EMIT_ALL_LAYERS};
     tf_calls *calls = NULL;

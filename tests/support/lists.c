@@ -43,6 +43,18 @@ tf_calls *lists_calls(check_case *t, const tf_plan *plan, call_phase phase, uint
     return calls;
 }
 
+const tf_calls *lists_shared(check_case *t, size_t index, call_phase phase) {
+    static tf_plan *plans[64];
+    static tf_calls *lists[64][PHASE_COUNT];
+    if (!CHECK(t, index < COUNT(plans))) return NULL;
+    const shares_rank *s = &SHARES[index];
+    if (plans[index] == NULL) plans[index] = lists_plan(t, s->pack, s->world, s->rank);
+    if (plans[index] == NULL) return NULL;
+    if (lists[index][phase] == NULL)
+        lists[index][phase] = lists_calls(t, plans[index], phase, 0, 0);
+    return lists[index][phase];
+}
+
 /* What a kernel writes besides y; `both` are read as well. */
 static const struct {
     call_kind kind;

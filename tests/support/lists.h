@@ -14,6 +14,8 @@ tf_plan *lists_plan(check_case *t, const char *pack, uint32_t world, uint32_t ra
 /* Free with calls_free; NULL after a failure. */
 tf_calls *lists_calls(check_case *t, const tf_plan *plan, call_phase phase, uint32_t rows,
                       uint64_t start);
+/* The usual list of row `index` of SHARES; made on first use, kept to the end. */
+const tf_calls *lists_shared(check_case *t, size_t index, call_phase phase);
 /* Does a call write this argument? */
 bool lists_writes(call_kind kind, const char *arg);
 bool lists_reads(call_kind kind, const char *arg);
