@@ -78,13 +78,11 @@ static void put_variant(tf_text *out, const call *c, int64_t member) {
         case ARG_WORD:
             text_print(out, " %s=%s", a->name, a->word);
             break;
-        case ARG_INTS:
-            text_print(out, " %s=%u", a->name, a->ints.count);
-            break;
         case ARG_NONE:
             text_print(out, " %s=none", a->name);
             break;
-        case ARG_REAL:
+        case ARG_REAL: /* launched with */
+        case ARG_INTS:
             break;
         }
     }
