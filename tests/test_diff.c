@@ -12,7 +12,8 @@ static const diff_limits full = {.context = 3};
 static char *diff_of(check_case *t, const char *a, const char *b, diff_totals *totals) {
     tf_text out = {0};
     tf_error err = {0};
-    CHECK(t, diff_write(&out, a, strlen(a), b, strlen(b), &full, totals, &err) == TF_OK);
+    CHECK(t, diff_write(&out, (diff_text){a, strlen(a)}, (diff_text){b, strlen(b)}, &full, totals,
+                        &err) == TF_OK);
     char *copy = calloc(1, out.length + 1);
     memcpy(copy, text_str(&out), out.length);
     text_free(&out);
@@ -121,8 +122,8 @@ static void every_diff_rebuilds_both_sides(check_case *t) {
         tf_text out = {0};
         tf_error err = {0};
         diff_totals sums;
-        CHECK(t, diff_write(&out, a.text, strlen(a.text), b.text, strlen(b.text), &whole, &sums,
-                            &err) == TF_OK);
+        CHECK(t, diff_write(&out, (diff_text){a.text, strlen(a.text)},
+                            (diff_text){b.text, strlen(b.text)}, &whole, &sums, &err) == TF_OK);
         bool same = strcmp(a.text, b.text) == 0;
         CHECK(t, same == (out.length == 0));
         if (!same)
@@ -194,7 +195,8 @@ static void time_does_not_grow_with_the_square(check_case *t) {
         diff_totals sums;
         static const diff_limits one = {.context = 3, .hunks = 1, .lines = 10};
         double begin = seconds();
-        CHECK(t, diff_write(&out, a, count * 9, b, count * 9, &one, &sums, &err) == TF_OK);
+        CHECK(t, diff_write(&out, (diff_text){a, count * 9}, (diff_text){b, count * 9}, &one, &sums,
+                            &err) == TF_OK);
         took[i] = seconds() - begin;
         CHECK_U64(t, sums.removed, count);
         CHECK_U64(t, sums.added, count);
@@ -220,7 +222,7 @@ static void long_texts_keep_their_common_lines(check_case *t) {
     tf_text out = {0};
     tf_error err = {0};
     diff_totals sums;
-    CHECK(t, diff_write(&out, a, na, b, nb, &full, &sums, &err) == TF_OK);
+    CHECK(t, diff_write(&out, (diff_text){a, na}, (diff_text){b, nb}, &full, &sums, &err) == TF_OK);
     CHECK_U64(t, sums.removed, count / 2);
     CHECK_U64(t, sums.added, count / 2);
     CHECK_U64(t, sums.hunks, 1);

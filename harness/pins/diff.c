@@ -21,7 +21,9 @@ typedef struct hunk {
     size_t a_begin, a_end, b_begin, b_end; /* changed lines, half open */
 } hunk;
 
-static bool split(tf_arena *arena, const char *text, size_t bytes, side *out) {
+static bool split(tf_arena *arena, diff_text whole, side *out) {
+    const char *text = whole.at;
+    size_t bytes = whole.bytes;
     size_t count = 0;
     for (size_t i = 0; i < bytes; i++)
         count += text[i] == '\n';
@@ -385,8 +387,8 @@ static void print_all(printer *p, const hunk *list, size_t count, const diff_lim
     write_changes(p->out, &changes);
 }
 
-tf_status diff_write(tf_text *out, const char *a, size_t a_bytes, const char *b, size_t b_bytes,
-                     const diff_limits *limits, diff_totals *totals, tf_error *err) {
+tf_status diff_write(tf_text *out, diff_text a, diff_text b, const diff_limits *limits,
+                     diff_totals *totals, tf_error *err) {
     tf_status status = TF_OK;
     tf_arena arena;
     arena_init(&arena, 0);
@@ -395,7 +397,7 @@ tf_status diff_write(tf_text *out, const char *a, size_t a_bytes, const char *b,
     size_t count = 0;
     hunk *list = NULL;
     printer p = {.out = out, .a = &sa, .b = &sb, .lines_max = limits->lines};
-    if (!split(&arena, a, a_bytes, &sa) || !split(&arena, b, b_bytes, &sb))
+    if (!split(&arena, a, &sa) || !split(&arena, b, &sb))
         TF_TRY(tf_fail(err, TF_W_NO_MEMORY, "comparing two texts line by line"));
     TF_TRY(compare(&arena, &sa, &sb, err));
     list = changes_of(&arena, &sa, &sb, &count);

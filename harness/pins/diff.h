@@ -20,6 +20,11 @@
 /* Bytes of a line shown before it is cut. */
 #define DIFF_LINE_BYTES_MAX 600
 
+typedef struct diff_text {
+    const char *at; /* borrowed; need not end in a NUL */
+    size_t bytes;
+} diff_text;
+
 typedef struct diff_limits {
     uint32_t context; /* lines around a change */
     uint32_t hunks;   /* shown; 0: all */
@@ -42,8 +47,8 @@ typedef struct diff_change {
 
 /* Unified hunks, then the token changes of paired lines with how many lines each touched.
  * Adds nothing to out when the texts are equal.  totals may be NULL. */
-tf_status diff_write(tf_text *out, const char *a, size_t a_bytes, const char *b, size_t b_bytes,
-                     const diff_limits *limits, diff_totals *totals, tf_error *err);
+tf_status diff_write(tf_text *out, diff_text a, diff_text b, const diff_limits *limits,
+                     diff_totals *totals, tf_error *err);
 /* False when the lines have the same tokens. */
 bool diff_token(const char *a, size_t a_bytes, const char *b, size_t b_bytes, diff_change *out);
 /* One line as a person must see it, without its newline. */

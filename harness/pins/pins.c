@@ -341,8 +341,8 @@ static tf_status report_change(const pin_book *book, const pin_subject *s, const
     static const diff_limits limits = {.context = 3, .hunks = 1, .lines = 24};
     diff_totals totals = {0};
     tf_text hunks = {0};
-    tf_status status =
-        diff_write(&hunks, old->text, old->bytes, now->text, now->bytes, &limits, &totals, err);
+    tf_status status = diff_write(&hunks, (diff_text){old->text, old->bytes},
+                                  (diff_text){now->text, now->bytes}, &limits, &totals, err);
     text_print(out, "%s\n", s->what);
     text_print(out, "pinned at %s by tfverify %s: %llu lines; now %llu lines\n", old->captured_at,
                old->tool, (unsigned long long)old->text_lines, (unsigned long long)now->text_lines);

@@ -81,8 +81,9 @@ static tf_status show_pair(const pair *p, tf_text *out, tf_error *err) {
     text_print(out, "+++ captured at %s, %llu lines\n", now->captured_at,
                (unsigned long long)now->text_lines);
     if (p->has_pin && !(now->whole && p->pin.whole)) show_parts(p, out);
-    tf_status status = diff_write(out, p->pin.text, p->pin.bytes, now->text, now->bytes,
-                                  p->has_pin ? &limits : &all_new, NULL, err);
+    tf_status status =
+        diff_write(out, (diff_text){p->pin.text, p->pin.bytes}, (diff_text){now->text, now->bytes},
+                   p->has_pin ? &limits : &all_new, NULL, err);
     if (is_stale(p))
         text_add(out, "stale: the pin changed since this was captured; capture again\n");
     text_print(out, "reproduce: %s\n\n", now->made_by);
