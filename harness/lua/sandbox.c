@@ -186,8 +186,12 @@ tf_status sandbox_failure(lua_State *L, int index, const char *act, tf_error *er
     return tf_found(err, "an error value of type %s", luaL_typename(L, index));
 }
 
-/* Keeps the traceback while the stack still stands. */
-static int on_error(lua_State *L) {
+bool sandbox_is_over(lua_State *L) {
+    sandbox_over over = sandbox_of(L)->over;
+    return over != SANDBOX_FINE && over != SANDBOX_OVER_MEMORY;
+}
+
+int sandbox_on_error(lua_State *L) {
     sandbox *box = sandbox_of(L);
     luaL_traceback(L, L, NULL, 1);
     snprintf(box->traceback, sizeof box->traceback, "%s", lua_tostring(L, -1));
@@ -215,11 +219,11 @@ static int load_text(lua_State *L) {
 
 static void open_safe_library(lua_State *L) {
     static const luaL_Reg open[] = {
-        {LUA_GNAME, luaopen_base},          {LUA_TABLIBNAME, luaopen_table},
-        {LUA_STRLIBNAME, luaopen_string},   {LUA_MATHLIBNAME, luaopen_math},
-        {LUA_UTF8LIBNAME, luaopen_utf8},    {LUA_COLIBNAME, luaopen_coroutine},
+        {LUA_GNAME, luaopen_base},        {LUA_TABLIBNAME, luaopen_table},
+        {LUA_STRLIBNAME, luaopen_string}, {LUA_MATHLIBNAME, luaopen_math},
+        {LUA_UTF8LIBNAME, luaopen_utf8},  {LUA_COLIBNAME, luaopen_coroutine},
     };
-    static const char *const closed[] = {"dofile", "loadfile", "collectgarbage", "rawset", "print"};
+    static const char *const closed[] = {"dofile", "loadfile", "collectgarbage", "print"};
     for (size_t i = 0; i < sizeof open / sizeof open[0]; i++) {
         luaL_requiref(L, open[i].name, open[i].func, 1);
         lua_pop(L, 1);
@@ -292,7 +296,7 @@ tf_status sandbox_do(sandbox *box, lua_CFunction f, void *argument, const char *
     box->traceback[0] = '\0';
     lua_sethook(L, count_hook, LUA_MASKCOUNT, STEP_BATCH);
     lua_settop(L, 0);
-    lua_pushcfunction(L, on_error);
+    lua_pushcfunction(L, sandbox_on_error);
     lua_pushcfunction(L, f);
     lua_pushlightuserdata(L, argument);
     tf_status status = TF_OK;

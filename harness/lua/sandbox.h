@@ -68,6 +68,10 @@ void sandbox_check(lua_State *L);
 uint64_t sandbox_left_ms(lua_State *L);
 /* Raises a failure of the engine or of a room as an error value that keeps its word. */
 int sandbox_raise(lua_State *L, const tf_error *err);
+/* The message handler for a lua_pcall of a binding: keeps the traceback. */
+int sandbox_on_error(lua_State *L);
+/* Must the script be left, whatever it catches? */
+bool sandbox_is_over(lua_State *L);
 /* The failure an error value carries: its own, script-error with the message, or a limit's. */
 tf_status sandbox_failure(lua_State *L, int index, const char *act, tf_error *err);
 
