@@ -214,10 +214,16 @@ void bind_check_keys(lua_State *L, int index, const char *act, const char *const
     }
 }
 
+int bind_raw_field(lua_State *L, int index, const char *key) {
+    index = lua_absindex(L, index);
+    lua_pushstring(L, key);
+    return lua_rawget(L, index);
+}
+
 bool bind_get_number(lua_State *L, int index, const char *key, lua_Integer min, lua_Integer max,
                      lua_Integer *out) {
     if (lua_isnoneornil(L, index)) return false;
-    bool there = lua_getfield(L, index, key) != LUA_TNIL;
+    bool there = bind_raw_field(L, index, key) != LUA_TNIL;
     if (there) {
         int whole = 0;
         lua_Integer value = lua_tointegerx(L, -1, &whole);
@@ -232,7 +238,7 @@ bool bind_get_number(lua_State *L, int index, const char *key, lua_Integer min, 
 
 bool bind_get_string(lua_State *L, int index, const char *key, const char **out) {
     if (lua_isnoneornil(L, index)) return false;
-    int type = lua_getfield(L, index, key);
+    int type = bind_raw_field(L, index, key);
     if (type != LUA_TNIL && type != LUA_TSTRING)
         luaL_error(L, "%s: found a %s, expected a text", key, lua_typename(L, type));
     if (type == LUA_TSTRING) *out = lua_tostring(L, -1);

@@ -50,6 +50,8 @@ const char *bind_nearest(const char *given, const char *const *names, size_t cou
  * The table may be absent (nil or none). */
 void bind_check_keys(lua_State *L, int index, const char *act, const char *const *names,
                      size_t count);
+/* Pushes the table's own field, metamethods aside; returns its type. */
+int bind_raw_field(lua_State *L, int index, const char *key);
 /* Fields of the table at index; absent ones leave *out.  Raise when of another type or range. */
 bool bind_get_number(lua_State *L, int index, const char *key, lua_Integer min, lua_Integer max,
                      lua_Integer *out);

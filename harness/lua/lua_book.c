@@ -78,10 +78,10 @@ static int take_table(lua_State *L) {
     entry.place = keep(L, s, host_place(L, place));
     lua_createtable(L, 2, 0);
     int kept = lua_gettop(L);
-    if (lua_getfield(L, 1, "test") != LUA_TFUNCTION)
+    if (bind_raw_field(L, 1, "test") != LUA_TFUNCTION)
         return luaL_error(L, "run \"%s\" has no test = function(t, a) ... end", entry.name);
     lua_rawseti(L, kept, 1);
-    if (lua_getfield(L, 1, "args") == LUA_TNIL) lua_newtable(L);
+    if (bind_raw_field(L, 1, "args") == LUA_TNIL) lua_newtable(L);
     luaL_checktype(L, -1, LUA_TTABLE);
     read_arguments(L, s, lua_gettop(L), &entry);
     lua_rawseti(L, kept, 2);

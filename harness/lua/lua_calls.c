@@ -53,7 +53,7 @@ static int calls_gc(lua_State *L) {
 static uint32_t read_layer(lua_State *L, int index) {
     lua_Integer number = 0;
     if (lua_isnoneornil(L, index)) return TF_ALL_LAYERS;
-    if (lua_getfield(L, index, "layer") == LUA_TSTRING) {
+    if (bind_raw_field(L, index, "layer") == LUA_TSTRING) {
         const char *word = lua_tostring(L, -1);
         uint32_t layer = strcmp(word, "top") == 0 ? TF_TOP_LAYER : TF_ALL_LAYERS;
         if (layer == TF_ALL_LAYERS && strcmp(word, "all") != 0)

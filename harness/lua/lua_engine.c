@@ -115,7 +115,7 @@ static int plan_gc(lua_State *L) {
 }
 
 static void read_weights(lua_State *L, int index, tf_split *split) {
-    if (lua_getfield(L, index, "weights") == LUA_TNIL) {
+    if (bind_raw_field(L, index, "weights") == LUA_TNIL) {
         lua_pop(L, 1);
         return;
     }
@@ -143,7 +143,7 @@ pack_object *lua_engine_case(lua_State *L, int index, const char *use, tf_split 
     bind_get_number(L, index, "rank", 0, UINT32_MAX, &rank);
     *split = (tf_split){.world = (uint32_t)world, .rank = (uint32_t)rank};
     if (world <= TF_WORLD_MAX) read_weights(L, index, split);
-    if (lua_getfield(L, index, "pack") == LUA_TNIL) luaL_error(L, "%s: no pack is named", use);
+    if (bind_raw_field(L, index, "pack") == LUA_TNIL) luaL_error(L, "%s: no pack is named", use);
     pack_object *p = push_pack_value(L, lua_gettop(L));
     lua_remove(L, -2);
     return p;

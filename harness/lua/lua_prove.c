@@ -150,7 +150,7 @@ static void read_subject(lua_State *L, int index, pin_subject *out) {
     bind_check_keys(L, index, "t:pin", keys, sizeof keys / sizeof keys[0]);
     if (!bind_get_string(L, index, "name", &out->name) || !bind_get_string(L, index, "text", &text))
         luaL_error(L, "t:pin: a table must have a name and a text");
-    lua_getfield(L, index, "text");
+    bind_raw_field(L, index, "text");
     out->bytes = lua_rawlen(L, -1);
     lua_pop(L, 1);
     out->text = text;

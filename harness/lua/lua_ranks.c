@@ -37,7 +37,7 @@ static void refuse_number(lua_State *L, const char *key, const char *found) {
 /* "all" (count 0), a number, or a text with numbers joined by commas. */
 static void read_numbers(lua_State *L, int index, const char *key, numbers *out) {
     out->count = 0;
-    if (lua_isnoneornil(L, index) || lua_getfield(L, index, key) == LUA_TNIL) {
+    if (lua_isnoneornil(L, index) || bind_raw_field(L, index, key) == LUA_TNIL) {
         lua_settop(L, 1);
         return;
     }
@@ -152,7 +152,7 @@ static int ranks_call(lua_State *L) {
     if (worlds.count == 0) worlds.count = sizeof all_worlds / sizeof all_worlds[0];
     lua_newtable(L);
     int list = lua_gettop(L);
-    bool all = lua_isnil(L, 1) || lua_getfield(L, 1, "pack") == LUA_TNIL ||
+    bool all = lua_isnil(L, 1) || bind_raw_field(L, 1, "pack") == LUA_TNIL ||
                (lua_type(L, -1) == LUA_TSTRING && strcmp(lua_tostring(L, -1), "all") == 0);
     if (all) {
         for (const char *const *name = tf_pack_builtins(); *name != NULL; name++) {

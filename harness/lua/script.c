@@ -159,6 +159,7 @@ done:
 tf_status script_open(const script_options *options, script **out, tf_error *err) {
     tf_status status = TF_OK;
     char path[TF_PATH_BYTES_MAX];
+    int n = 0;
     sandbox_limits limits = {.memory_bytes = options->memory_bytes,
                              .steps = options->steps,
                              .time_ms = options->time_ms,
@@ -172,8 +173,8 @@ tf_status script_open(const script_options *options, script **out, tf_error *err
     s->build = s->tool = "";
     if (s->root == NULL || s->cache_dir == NULL)
         TF_TRY(tf_fail(err, TF_W_NO_MEMORY, "opening a script"));
-    int n = options->path != NULL ? snprintf(path, sizeof path, "%s", options->path)
-                                  : snprintf(path, sizeof path, "%s/scripts.lua", s->root);
+    n = options->path != NULL ? snprintf(path, sizeof path, "%s", options->path)
+                              : snprintf(path, sizeof path, "%s/scripts.lua", s->root);
     if (n < 0 || (size_t)n >= sizeof path) {
         TF_TRY(tf_fail(err, TF_W_TOO_LARGE, "opening the script %s", path));
     }
