@@ -52,6 +52,7 @@ static const option options[OPT_COUNT] = {
                     "none: headers only; sample: some payloads; full: every byte (default)"},
     [OPT_BASE] = {"--base", "REV", FORM_TEXT,
                   "capture what the code did at this git revision, built in a worktree of its own"},
+    [OPT_RUN] = {"--run", "NAME", FORM_TEXT, "the run that makes the texts (default: pins)"},
     [OPT_TRUST] = {"--trust", NULL, FORM_FLAG, "give the scripts Lua's own io and os"},
     [OPT_KEEP] = {"--keep", "N", FORM_NUMBER, "number of newest runs to keep (default: 100)"},
 };

@@ -35,6 +35,7 @@ typedef enum {
     OPT_WORKERS,
     OPT_VERIFY,
     OPT_BASE,
+    OPT_RUN,
     OPT_TRUST,
     OPT_KEEP,
     OPT_COUNT

@@ -5,6 +5,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/out.h"
 #include "harness/cli/session.h"
+#include "harness/lua/script.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -122,6 +123,8 @@ static bool help_page(char **words, size_t count, tf_text *out) {
         text_add(out, "tfverify " TF_VERSION "\n");
     } else if (strcmp(words[0], "help") == 0 && strcmp(words[1], "errors") == 0) {
         help_errors(out);
+    } else if (strcmp(words[0], "help") == 0 && strcmp(words[1], "script") == 0) {
+        script_help(out);
     } else if (is_help(words[0])) {
         const command *c = find(words + 1, count - 1, &used);
         if (c == NULL) return list_group(words[1], out) > 0;
@@ -134,7 +137,7 @@ static bool help_page(char **words, size_t count, tf_text *out) {
     return true;
 }
 
-static tf_status run_command(const char *tool, const command *c, char **words, size_t count,
+static tf_status run_command(char *const *argv, const command *c, char **words, size_t count,
                              tf_error *err) {
     tf_status status = TF_OK;
     tf_text page = {0};
@@ -145,13 +148,14 @@ static tf_status run_command(const char *tool, const command *c, char **words, s
         args_help(c, &page);
         return out_text(&page, err);
     }
-    TF_TRY(session_begin(&s, tool, &a, err));
+    TF_TRY(session_begin(&s, argv, &a, err));
     TF_TRY(c->run(&s, &a, err));
 done:
     return status;
 }
 
-static tf_status run(const char *tool, char **words, size_t count, tf_error *err) {
+static tf_status run(char **argv, size_t count, tf_error *err) {
+    char **words = argv + 1;
     tf_text page = {0};
     if (help_page(words, count, &page)) {
         tf_status status = out_text(&page, err);
@@ -162,14 +166,14 @@ static tf_status run(const char *tool, char **words, size_t count, tf_error *err
     size_t used = 0;
     const command *c = find(words, count, &used);
     if (c == NULL) return unknown_command(words, count, err);
-    return run_command(tool, c, words + used, count - used, err);
+    return run_command(argv, c, words + used, count - used, err);
 }
 
 int main(int argc, char **argv) {
     tf_error err = {0};
     catch_signals();
     out_begin(session_colour());
-    tf_status status = run(argv[0], argv + 1, argc > 1 ? (size_t)argc - 1 : 0, &err);
+    tf_status status = run(argv, argc > 1 ? (size_t)argc - 1 : 0, &err);
     if (err.status != TF_OK) out_error(&err);
     tf_error lost = {0};
     if (out_finish(&lost) != TF_OK && status == TF_OK) {

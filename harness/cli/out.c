@@ -17,6 +17,10 @@ bool out_stderr_is_terminal(void) {
     return isatty(STDERR_FILENO) == 1;
 }
 
+bool out_stdout_is_terminal(void) {
+    return isatty(STDOUT_FILENO) == 1;
+}
+
 void out_string(const char *string) {
     if (fputs(string, stdout) < 0 && write_errno == 0) write_errno = errno;
 }

@@ -14,6 +14,7 @@
 /* Is a terminal there, and may it be coloured (NO_COLOR unset, TERM not dumb)? */
 void out_begin(bool colour_allowed);
 bool out_stderr_is_terminal(void);
+bool out_stdout_is_terminal(void);
 
 void out_string(const char *string);
 /* Prints and frees; a text that broke for want of memory fails. */

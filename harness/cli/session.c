@@ -60,12 +60,27 @@ static tf_status under(char *to, size_t size, const char *base, const char *name
     return io_join(to, size, base, name) ? TF_OK : too_long(base, err);
 }
 
-tf_status session_begin(session *s, const char *tool, const args *a, tf_error *err) {
+/* What was typed, cut where it is too long. */
+static void keep_line(session *s, char *const *argv) {
+    size_t used = 0;
+    for (size_t i = 0; argv[i] != NULL && used < sizeof s->line; i++) {
+        int n = snprintf(s->line + used, sizeof s->line - used, "%s%s", i == 0 ? "" : " ", argv[i]);
+        used += n > 0 ? (size_t)n : 0;
+    }
+}
+
+tf_status session_begin(session *s, char *const *argv, const args *a, tf_error *err) {
     tf_status status = TF_OK;
+    char real[PATH_MAX];
     *s = (session){0};
     const char *ci = setting("CI");
     s->ci = ci[0] != '\0' && strcmp(ci, "0") != 0 && strcmp(ci, "false") != 0;
-    snprintf(s->tool, sizeof s->tool, "%s", tool);
+    /* prove says so. */
+    s->tap_version = setting("HARNESS_ACTIVE")[0] == '\0' ? 14 : 13;
+    snprintf(s->tool, sizeof s->tool, "%s", argv[0]);
+    if (realpath("/proc/self/exe", real) != NULL)
+        snprintf(s->program, sizeof s->program, "%.1000s", real);
+    keep_line(s, argv);
     TF_TRY(find_root(s, a, err));
     if (s->root[0] != '\0') {
         TF_TRY(under(s->cache, sizeof s->cache, s->root, "build/packs", err));

@@ -13,15 +13,17 @@
 #include <stdbool.h>
 
 struct session {
-    char root[TF_PATH_BYTES_MAX];  /* absolute; "" outside of a project */
-    char cache[TF_PATH_BYTES_MAX]; /* of built-in packs; "" when there is no place */
-    char db[TF_PATH_BYTES_MAX];    /* the store; "" when neither --db nor a project says */
-    char tool[TF_PATH_BYTES_MAX];  /* how this program was called, for commands to repeat */
-    bool ci;                       /* CI is set: pins may not be written */
+    char root[TF_PATH_BYTES_MAX];    /* absolute; "" outside of a project */
+    char cache[TF_PATH_BYTES_MAX];   /* of built-in packs; "" when there is no place */
+    char db[TF_PATH_BYTES_MAX];      /* the store; "" when neither --db nor a project says */
+    char tool[TF_PATH_BYTES_MAX];    /* how this program was called, for commands to repeat */
+    char program[TF_PATH_BYTES_MAX]; /* this program's file */
+    char line[1024];                 /* the whole command line, cut; for the store */
+    unsigned tap_version;            /* 13 below a harness that refuses 14 */
+    bool ci;                         /* CI is set: pins may not be written */
 };
 
-/* tool: argv[0]. */
-tf_status session_begin(session *s, const char *tool, const args *a, tf_error *err);
+tf_status session_begin(session *s, char *const *argv, const args *a, tf_error *err);
 /* Fails with no-project outside of one. */
 tf_status session_need_root(const session *s, tf_error *err);
 /* Fails with usage when there is no place for a store. */
