@@ -216,7 +216,8 @@ tf_digest tf_calls_digest(const tf_calls *calls) {
 }
 
 void tf_calls_row(const tf_calls *calls, size_t index, tf_call_row *out) {
-    *out = (tf_call_row){(uint32_t)index, (uint32_t)index, "attend", "core", calls->lines[index]};
+    *out = (tf_call_row){(uint32_t)index, (uint32_t)index,     "attend",
+                         "core",          calls->lines[index], strlen(calls->lines[index])};
 }
 
 void tf_calls_buffers(const tf_calls *calls, bool json, tf_text *out) {
