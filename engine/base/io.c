@@ -6,6 +6,7 @@
 #include "engine/base/io.h"
 
 #include "engine/base/arena.h"
+#include "engine/base/check.h"
 #include "engine/base/fault.h"
 #include "engine/base/limits.h"
 
@@ -211,17 +212,32 @@ tf_status io_write_at(io_writer *w, const void *data, size_t n, uint64_t offset,
     return write_some(w, data, n, true, offset, err);
 }
 
+static tf_status close_written(io_writer *w, tf_error *err) {
+    int failed = close(w->fd);
+    int saved = errno;
+    w->fd = -1;
+    return failed == 0 ? TF_OK : write_failed(w, saved, err);
+}
+
 tf_status io_sync(io_writer *w, tf_error *err) {
     int failed = -1;
     errno = EIO;
     if (!fault_hits(FAULT_WRITE)) failed = fsync(w->fd);
     int saved = errno;
-    if (failed == 0) {
-        failed = close(w->fd);
-        saved = errno;
-        w->fd = -1;
+    return failed == 0 ? close_written(w, err) : write_failed(w, saved, err);
+}
+
+tf_status io_sync_all(io_writer *const *writers, size_t count, tf_error *err) {
+    /* What went through the page cache tells its errors to fsync alone. */
+    bool together = count > 1;
+    for (size_t i = 0; i < count; i++)
+        together = together && writers[i]->direct;
+    if (TF_ONLY_SPEED(together)) together = syncfs(writers[0]->fd) == 0;
+    for (size_t i = 0; i < count; i++) {
+        tf_status status = together ? close_written(writers[i], err) : io_sync(writers[i], err);
+        if (status != TF_OK) return status;
     }
-    return failed == 0 ? TF_OK : write_failed(w, saved, err);
+    return TF_OK;
 }
 
 tf_status io_rename(io_writer *w, tf_error *err) {

@@ -45,6 +45,10 @@ tf_status io_create_direct(io_writer *w, const char *path, uint64_t bytes, tf_er
 /* io_commit in steps, for many files of one directory: sync and rename each, sync the directory
  * once. */
 tf_status io_sync(io_writer *w, tf_error *err);
+/* io_sync of many files of one directory.  Those written past the page cache are settled by one
+ * sync of their file system: asking the disk to empty its cache once a file can cost more than the
+ * file's bytes. */
+tf_status io_sync_all(io_writer *const *writers, size_t count, tf_error *err);
 tf_status io_rename(io_writer *w, tf_error *err);
 tf_status io_sync_dir(const char *dir, tf_error *err);
 /* The three in one. */

@@ -213,7 +213,8 @@ done:
     return status;
 }
 
-static tf_status add_front(builder *b, rankimage *image, tf_digest *digest, tf_error *err) {
+/* The front needs memory of its own, for the payloads before it are gone from the chunk. */
+static tf_status put_front(builder *b, rankimage *image, tf_digest *digest, tf_error *err) {
     size_t n = (size_t)rankfile_data_begin(image->head.index_bytes);
     uint8_t *front = mem_take_aligned(RANKFILE_ALIGN, n);
     if (front == NULL) return tf_fail(err, TF_W_NO_MEMORY, "making the index of %s", image->name);
@@ -227,19 +228,24 @@ static tf_status add_front(builder *b, rankimage *image, tf_digest *digest, tf_e
 tf_status rankimage_make(rankimage *image, const tf_pack *pack, rankscratch *scratch,
                          rankimage_put put, void *context, tf_digest *digest, tf_error *err) {
     tf_status status = TF_OK;
-    builder b = {.put = put,
-                 .context = context,
-                 .scratch = scratch,
-                 .pack = pack,
-                 .at = rankfile_data_begin(image->head.index_bytes)};
+    uint64_t data_begin = rankfile_data_begin(image->head.index_bytes);
+    builder b = {.put = put, .context = context, .scratch = scratch, .pack = pack};
+    /* A file that fits is put at once: room is left for its front. */
+    bool fits = image->head.file_bytes <= scratch->chunk_bytes;
+    if (fits) b.used = (size_t)data_begin;
+    if (!fits) b.at = data_begin;
     for (uint32_t i = 0; i < image->head.entries; i++) {
         TF_ASSERT(b.at + b.used == image->entries[i].offset);
         TF_TRY(add_item(&b, &image->items[i], &image->entries[i].digest, err));
         pad(&b);
     }
+    TF_ASSERT(b.at + b.used == image->head.file_bytes);
+    if (fits) {
+        rankfile_encode(&image->head, image->entries, scratch->chunk);
+        *digest = digest_bytes(scratch->chunk, (size_t)data_begin);
+    }
     TF_TRY(flush(&b, err));
-    TF_ASSERT(b.at == image->head.file_bytes);
-    TF_TRY(add_front(&b, image, digest, err));
+    if (!fits) TF_TRY(put_front(&b, image, digest, err));
 done:
     if (status != TF_OK) tf_under(err, "making rank file %s", image->name);
     return status;

@@ -55,7 +55,7 @@ tf_status rankscratch_take(uint32_t workers, size_t chunk_bytes, rankscratch **o
 void rankscratch_free(rankscratch *scratch, uint32_t workers);
 
 /* Takes whole blocks of RANKFILE_ALIGN from aligned memory: the payload area in order, then the
- * front at offset 0. */
+ * front at offset 0; a file that fits the chunk all at once. */
 typedef tf_status (*rankimage_put)(void *context, const uint8_t *data, size_t n, uint64_t offset,
                                    tf_error *err);
 /* Makes the file's bytes and its digest, reading the source once. */

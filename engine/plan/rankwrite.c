@@ -1,7 +1,7 @@
 /* plan/rankwrite - a set of rank files on disk, or its digest without one.
  *
- * Idea: files are written side by side under temporary names and published in batches (sync each,
- * rename each), because one sync a file would cost more than its bytes; set.txt comes last.
+ * Idea: files are written side by side under temporary names and published in batches (sync all,
+ * rename each), because a sync a file would cost more than its bytes; set.txt comes last.
  * Trap: a file kept by a resumed write must be what the source gives now, not only what the same
  * plan gave once (rankfile.h). */
 #include "engine/base/check.h"
@@ -31,7 +31,7 @@ typedef struct writing {
     rankmeter meter;
     int lock;
     pthread_mutex_t pending_lock; /* guards what is written but not published */
-    uint32_t pending[BATCH_FILES];
+    io_writer *pending[BATCH_FILES];
     uint32_t pending_count;
     uint64_t pending_bytes;
 } writing;
@@ -221,22 +221,19 @@ static tf_status keep_one(void *context, size_t index, uint32_t worker, tf_error
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-static tf_status publish(writing *w, const uint32_t *list, uint32_t count, tf_error *err) {
-    tf_status status = TF_OK;
-    for (uint32_t i = 0; i < count; i++) {
-        TF_TRY(io_sync(&w->writers[list[i]], err));
-        TF_TRY(io_rename(&w->writers[list[i]], err));
-    }
-done:
+static tf_status publish(io_writer *const *list, uint32_t count, tf_error *err) {
+    tf_status status = io_sync_all(list, count, err);
+    for (uint32_t i = 0; status == TF_OK && i < count; i++)
+        status = io_rename(list[i], err);
     return status;
 }
 
 /* Moves the batch out under the lock when it is full; publishes it outside, while others write. */
 static tf_status add_to_batch(writing *w, uint32_t index, tf_error *err) {
-    uint32_t list[BATCH_FILES];
+    io_writer *list[BATCH_FILES];
     uint32_t count = 0;
     pthread_mutex_lock(&w->pending_lock);
-    w->pending[w->pending_count++] = index;
+    w->pending[w->pending_count++] = &w->writers[index];
     w->pending_bytes += w->images.images[index].head.file_bytes;
     if (w->pending_count == BATCH_FILES || w->pending_bytes >= BATCH_BYTES) {
         count = w->pending_count;
@@ -245,7 +242,7 @@ static tf_status add_to_batch(writing *w, uint32_t index, tf_error *err) {
         w->pending_bytes = 0;
     }
     pthread_mutex_unlock(&w->pending_lock);
-    return publish(w, list, count, err);
+    return publish(list, count, err);
 }
 
 typedef struct target {
@@ -280,10 +277,10 @@ done:
 
 static tf_status write_files(writing *w, tf_error *err) {
     tf_status status = thread_run(w->workers, w->images.count, write_one, w, err);
-    if (status == TF_OK) return publish(w, w->pending, w->pending_count, err);
+    if (status == TF_OK) return publish(w->pending, w->pending_count, err);
     /* What is finished helps the next, resumed write; the interruption stays the message. */
     tf_error late = {0};
-    if (status == TF_INTERRUPTED && publish(w, w->pending, w->pending_count, &late) == TF_OK) {
+    if (status == TF_INTERRUPTED && publish(w->pending, w->pending_count, &late) == TF_OK) {
         (void)io_sync_dir(w->folder, &late);
         tf_remedy(err, "run it again with resume to go on");
     }
