@@ -355,6 +355,13 @@ static void damaged_captures_are_refused(check_case *t) {
         CHECK_U64(t, io_write_file(path, data, cut, &err), TF_OK);
         CHECKF(t, recheck(t, path, &err) != TF_W_NONE, "cut at %zu it passes", cut);
     }
+    /* Without its last line all that is left is right. */
+    size_t whole_lines = n - 1;
+    while (data[whole_lines - 1] != '\n')
+        whole_lines--;
+    CHECK_U64(t, io_write_file(path, data, whole_lines, &err), TF_OK);
+    CHECK_U64(t, recheck(t, path, &err), TF_W_CALLS_DIFFER);
+    err = (tf_error){0};
     CHECK_U64(t, io_write_file(path, "", 0, &err), TF_OK);
     CHECK_U64(t, recheck(t, path, &err), TF_W_BAD_CAPTURE);
     err = (tf_error){0};
