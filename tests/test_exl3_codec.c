@@ -98,7 +98,7 @@ static void every_width_reads_the_ring_as_defined(check_case *t) {
             uint16_t state = 0;
             for (uint32_t b = 0; b < 16; b++) {
                 uint32_t at = (end + 128 * half_bits - 16 + b) % (128 * half_bits);
-                state = (uint16_t)(state << 1 | ring_bit(words, at));
+                state = (uint16_t)((uint32_t)state << 1 | ring_bit(words, at));
             }
             uint32_t lane = i / 8;
             uint32_t j = i % 8;

@@ -68,7 +68,7 @@ static tf_status on_point(void *context, unsigned depth, const report_point *p, 
     r->points++;
     if (r->progress) {
         char line[80];
-        snprintf(line, sizeof line, "%llu checked: %s", (unsigned long long)r->points, name);
+        snprintf(line, sizeof line, "%llu checked: %.48s", (unsigned long long)r->points, name);
         out_status_line(line);
     }
     if (r->store == NULL) return TF_OK;
