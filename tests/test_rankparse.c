@@ -92,7 +92,7 @@ static void refuses_impossible_headers(check_case *t) {
     const bad list[] = {
         {"format version", 8, 4, 2, TF_W_RANK_FILE_VERSION},
         {"format version", 8, 4, 0, TF_W_RANK_FILE_VERSION},
-        {"layer", 12, 4, 512, damaged},
+        {"layer", 12, 4, TF_LAYERS_MAX, damaged},
         {"layer", 12, 4, 0xfffffffe, damaged},
         {"world", 16, 4, 0, damaged},
         {"world", 16, 4, 257, damaged},

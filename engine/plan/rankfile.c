@@ -221,7 +221,7 @@ static tf_status check_fields(const char *path, const disk_header *d, const rank
     if (head->rank >= head->world)
         return bad_field(err, path, "rank", head->rank, "less than the world");
     if (head->layer != CONFIG_NONE && head->layer >= TF_LAYERS_MAX)
-        return bad_field(err, path, "layer", head->layer, "less than 512, or top");
+        return bad_field(err, path, "layer", head->layer, "a layer within the limit, or top");
     if (head->entries > TF_TENSORS_MAX)
         return bad_field(err, path, "entries", head->entries, "at most 4000000");
     if (head->index_bytes > TF_HEADER_BYTES_MAX)

@@ -55,7 +55,7 @@
 #define RANKFILE_ALIGN     4096u
 #define RANKFILE_VERSION   1u
 #define RANKFILE_SET_TEXT  "set.txt"
-#define RANKFILE_NAME_SIZE 16 /* "top.tfr", "L07.tfr", "L512.tfr" */
+#define RANKFILE_NAME_SIZE 16 /* "top.tfr", "L07.tfr", "L1023.tfr" */
 
 typedef struct rankfile_head {
     char family[64];
