@@ -1,0 +1,70 @@
+-- The script book: every run that `tfverify run NAME` can carry out.
+-- A run says what to prove, never how.  To add one, copy one.  `tfverify help script` lists what
+-- can be used here; `tfverify run` lists the runs.
+
+-- How an earlier revision of this project is built, for `tfverify pins capture --base REV`.
+tf.project { build = "./bootstrap", tool = "build/tfverify" }
+
+-- Everything the engine makes, held against the texts in pins/.
+local function pins(t, a)
+  for case in tf.ranks(a) do          -- one case for every pack, world and rank
+    local plan = tf.plan(case)        -- who owns which bytes
+    t:pin(plan)
+    if plan.pack.data then            -- flash is headers alone: there is nothing to cut
+      t:pin(tf.rank_files(plan))
+    end
+    for _, phase in ipairs { "decode", "prefill", "draft", "prefetch" } do
+      t:pin(tf.emit(plan, phase))     -- the calls a rank would execute
+    end
+  end
+end
+
+-- What people say about the split of the real model in a sentence, as numbers.
+local function shares(t)
+  local heads, vocabulary = { 24, 24, 16 }, { 337, 337, 336 }
+  for i = 1, 3 do
+    local plan = tf.plan { pack = "flash", world = 3, rank = i - 1 }
+    local who = "rank " .. plan.rank .. " of 3: "
+    t:is(plan.heads, heads[i], who .. heads[i] .. " heads")
+    t:is(plan.expert_width, 768, who .. "768 of each expert's width")
+    t:is(plan.vocab, vocabulary[i] * 128, who .. vocabulary[i] .. " blocks of vocabulary")
+  end
+end
+
+-- What must stay closed.
+local function refusals(t)
+  for _, world in ipairs { 0, 5, 6, 7, 9, 300 } do
+    t:refuses("world-not-admitted", function()
+      tf.plan { pack = "tiny-bf16", world = world, rank = 0 }
+    end, "world " .. world .. " is closed")
+  end
+  t:refuses("bad-rank", function()
+    tf.plan { pack = "tiny-bf16", world = 3, rank = 3 }
+  end, "world 3 has no rank 3")
+end
+
+run "pins" {
+  about = "plans, rank files and emitted calls of every pack and world against pins/",
+  args  = { pack = "all", world = "all" },
+  test  = pins,
+}
+
+run "shares" {
+  about = "heads, widths and vocabulary of the real model at world 3",
+  test  = shares,
+}
+
+run "refusals" {
+  about = "worlds and ranks that must stay closed",
+  test  = refusals,
+}
+
+run "all" {
+  about = "shares, refusals and pins",
+  args  = { pack = "all", world = "all" },
+  test  = function(t, a)
+    t:case("shares", shares)
+    t:case("refusals", refusals)
+    pins(t, a)
+  end,
+}
