@@ -59,6 +59,14 @@ run "refusals" {
   test  = refusals,
 }
 
+run "needs" {
+  about = "kernel variants that the ranks of worlds 1 to 4 can be asked for, against pins/",
+  args  = { pack = "flash" },
+  test  = function(t, a)
+    for world = 1, 4 do t:pin(tf.needs { pack = a.pack, world = world }) end
+  end,
+}
+
 run "all" {
   about = "shares, refusals and pins",
   args  = { pack = "all", world = "all" },
