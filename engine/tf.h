@@ -161,12 +161,10 @@ typedef struct tf_rank_options {
 /* Writes this rank's files under dir/rank<r>; out_digest (may be NULL) is the rank-file digest. */
 tf_status tf_rank_write(const tf_plan *plan, const char *dir, const tf_rank_options *options,
                         tf_digest *out_digest, tf_error *err);
-/* The digest the files would have, computed without writing them. */
-tf_status tf_rank_digest(const tf_plan *plan, uint32_t workers, tf_digest *out, tf_error *err);
-/* What a pin holds of them: per file its name, length and digest, then the digest of all.  The
- * text of set.txt, computed without writing. */
+/* What a pin holds of them: per file its name, length and digest, then the digest of all (digest may
+ * be NULL).  The text of set.txt, computed without writing. */
 tf_status tf_rank_text(const tf_plan *plan, const tf_rank_options *options, tf_text *out,
-                       tf_error *err);
+                       tf_digest *digest, tf_error *err);
 /* Checks every rank<r> folder under dir against itself, and against the plan when one is given. */
 tf_status tf_rank_verify(const char *dir, const tf_plan *plan, tf_verify mode, bool json,
                          const tf_rank_options *options, tf_text *report, tf_error *err);

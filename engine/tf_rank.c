@@ -24,21 +24,13 @@ tf_status tf_rank_write(const tf_plan *plan, const char *dir, const tf_rank_opti
     return status;
 }
 
-tf_status tf_rank_digest(const tf_plan *plan, uint32_t workers, tf_digest *out, tf_error *err) {
-    rankfile_options o = {.workers = workers};
-    rankfile_set set = {0};
-    tf_status status = rankfile_digest_set(plan, &o, &set, err);
-    *out = set.digest;
-    rankfile_set_free(&set);
-    return status;
-}
-
 tf_status tf_rank_text(const tf_plan *plan, const tf_rank_options *options, tf_text *out,
-                       tf_error *err) {
+                       tf_digest *digest, tf_error *err) {
     rankfile_options o = options_of(options);
     rankfile_set set = {0};
     tf_status status = rankfile_digest_set(plan, &o, &set, err);
     if (status == TF_OK) rankfile_set_text(&set, out);
+    if (digest != NULL) *digest = set.digest;
     rankfile_set_free(&set);
     return status == TF_OK ? text_done(out, err) : status;
 }

@@ -232,9 +232,12 @@ tf_status tf_needs(const tf_pack *pack, const tf_split *split, bool json, tf_tex
     return TF_OK;
 }
 
-tf_status tf_rank_digest(const tf_plan *plan, uint32_t workers, tf_digest *out, tf_error *err) {
-    (void)workers, (void)err;
-    *out = digest_str(plan->text);
+tf_status tf_rank_text(const tf_plan *plan, const tf_rank_options *options, tf_text *out,
+                       tf_digest *digest, tf_error *err) {
+    (void)options, (void)err;
+    *digest = digest_str(plan->text);
+    char hex[DIGEST_HEX];
+    text_print(out, "plan %s\ndigest %s\n", digest_hex(digest_str(plan->text), hex), hex);
     return TF_OK;
 }
 

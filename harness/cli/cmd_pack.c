@@ -1,4 +1,4 @@
-/* pack inspect|synth, rank write|verify: files in and files out. */
+/* pack inspect|synth, rank write|digest|verify: files in and files out. */
 #include "engine/tf.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/out.h"
@@ -92,6 +92,34 @@ done:
     return status;
 }
 
+static tf_status run_rank_digest(const session *s, const args *a, tf_error *err) {
+    tf_status status = TF_OK;
+    subject on = {0};
+    tf_plan *plan = NULL;
+    tf_text text = {0};
+    tf_digest digest;
+    char hex[DIGEST_HEX];
+    progress shown = {.what = "digesting"};
+    tf_rank_options options = rank_options(a, &shown);
+    TF_TRY(subject_need_rank(a, err));
+    TF_TRY(subject_open(s, a, &on, err));
+    TF_TRY(tf_plan_make(on.pack, &on.split, &plan, err));
+    TF_TRY(tf_rank_text(plan, &options, &text, &digest, err));
+    progress_end(&shown);
+    if (a->given[OPT_JSON]) {
+        text_clear(&text);
+        text_print(&text, "{\"world\":%u,\"rank\":%u,\"digest\":\"%s\"}\n", on.split.world,
+                   on.split.rank, digest_hex(digest, hex));
+    }
+    TF_TRY(out_text(&text, err));
+done:
+    progress_end(&shown);
+    text_free(&text);
+    tf_plan_close(plan);
+    subject_close(&on);
+    return status;
+}
+
 static tf_status parse_verify(const args *a, tf_verify *mode, tf_error *err) {
     static const char *const names[] = {"none", "sample", "full"};
     static const tf_verify modes[] = {TF_VERIFY_NONE, TF_VERIFY_SAMPLE, TF_VERIFY_FULL};
@@ -153,6 +181,11 @@ const command pack_commands[] = {
      OPT(PACK) | OPT(WORLD) | OPT(RANK) | OPT(WEIGHTS) | OPT(RESUME) | OPT(WORKERS) | OPT(JSON) |
          OPT(ROOT),
      1, 1, run_rank_write},
+    {"rank digest", "", "per file its name, length and digest, without writing anything",
+     "Examples\n"
+     "  tfverify rank digest --pack tiny-exl3 --world 3 --rank 2\n",
+     OPT(PACK) | OPT(WORLD) | OPT(RANK) | OPT(WEIGHTS) | OPT(WORKERS) | OPT(JSON) | OPT(ROOT), 0, 0,
+     run_rank_digest},
     {"rank verify", "OUT", "check the rank files under OUT against themselves, and against a plan",
      "Examples\n"
      "  tfverify rank verify /tmp/out\n"

@@ -242,12 +242,10 @@ static void compute_files(lua_State *L, int index) {
     rank_files_object *f = the_files(L, index);
     if (f->done) return;
     tf_error err = {0};
-    char hex[DIGEST_HEX], plan_hex[DIGEST_HEX];
     lua_getiuservalue(L, index, 1);
     plan_object *plan = bind_object(L, -1, PLAN);
-    host_try(L, tf_rank_digest(plan->plan, 0, &f->digest, &err), &err);
-    snprintf(f->text, sizeof f->text, "rank-files 1 %.200s\nplan %s\ndigest %s\n", plan->where,
-             digest_hex(tf_plan_fingerprint(plan->plan), plan_hex), digest_hex(f->digest, hex));
+    text_clear(&f->text); /* of an attempt that failed */
+    host_try(L, tf_rank_text(plan->plan, NULL, &f->text, &f->digest, &err), &err);
     f->done = true;
     report_made made = {.kind = "rank-files",
                         .name = f->label.name,
@@ -259,9 +257,14 @@ static void compute_files(lua_State *L, int index) {
     host_try(L, report_tell_made(&s->report, &made, &err), &err);
 }
 
+static int files_gc(lua_State *L) {
+    text_free(&the_files(L, 1)->text);
+    return 0;
+}
+
 static int files_text(lua_State *L) {
     compute_files(L, 1);
-    lua_pushstring(L, the_files(L, 1)->text);
+    lua_pushstring(L, text_str(&the_files(L, 1)->text));
     return 1;
 }
 
@@ -367,7 +370,7 @@ bool lua_calls_subject(lua_State *L, int index, pin_subject *out) {
     if (l != NULL) *out = subject_of(&l->label, text_str(&l->text), l->text.length);
     if (f != NULL) {
         compute_files(L, index);
-        *out = subject_of(&f->label, f->text, strlen(f->text));
+        *out = subject_of(&f->label, text_str(&f->text), f->text.length);
     }
     return c != NULL || l != NULL || f != NULL;
 }
@@ -396,9 +399,11 @@ static const binding calls_rows[] = {
      "every call with its ordinal, layer (\"L8\", \"top\"), kind, name and line"},
 };
 static const binding files_rows[] = {
+    {BIND_META, "__gc", files_gc, NULL, NULL},
     {BIND_META, "__tostring", files_name, NULL, NULL},
     {BIND_FIELD, "name", files_name, "files.name", "flash/w3/r2/rank-files, the name of its pin"},
-    {BIND_FIELD, "text", files_text, "files.text", "what a pin holds: plan and digest"},
+    {BIND_FIELD, "text", files_text, "files.text",
+     "what a pin holds: per file its name, length and digest"},
     {BIND_FIELD, "digest", files_digest, "files.digest",
      "the rank-file digest; the pack is read when it is first asked for"},
     {BIND_FIELD, "plan", files_plan, "files.plan", "the plan they follow"},

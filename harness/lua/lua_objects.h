@@ -64,7 +64,7 @@ typedef struct rank_files_object {
     bool done; /* the digest is computed when it is asked for */
     tf_digest digest;
     object_label label;
-    char text[512];
+    tf_text text;
 } rank_files_object;
 
 /* Any other text the engine prints. */
