@@ -16,6 +16,7 @@ local function pins(t, a)
     for _, phase in ipairs { "decode", "prefill", "draft", "prefetch" } do
       t:pin(tf.emit(plan, phase))     -- the calls a rank would execute
     end
+    if case.rank == 0 then t:pin(tf.needs(case)) end -- kernels of the whole world
   end
 end
 
@@ -57,14 +58,6 @@ run "shares" {
 run "refusals" {
   about = "worlds and ranks that must stay closed",
   test  = refusals,
-}
-
-run "needs" {
-  about = "kernel variants that the ranks of worlds 1 to 4 can be asked for, against pins/",
-  args  = { pack = "flash" },
-  test  = function(t, a)
-    for world = 1, 4 do t:pin(tf.needs { pack = a.pack, world = world }) end
-  end,
 }
 
 run "all" {
