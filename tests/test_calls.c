@@ -2,10 +2,14 @@
 #include "engine/base/fault.h"
 #include "engine/base/io.h"
 #include "engine/emit/buffers.h"
+#include "engine/emit/build.h"
+#include "engine/emit/call.h"
 #include "engine/emit/calltext.h"
 #include "engine/emit/capture.h"
 #include "engine/emit/emit.h"
+#include "engine/emit/expr.h"
 #include "engine/emit/needs.h"
+#include "engine/emit/pieces.h"
 #include "tests/support/check.h"
 #include "tests/support/lists.h"
 
@@ -266,12 +270,34 @@ static void rings_hold_window_and_draft(check_case *t) {
     tf_calls *calls = lists_calls(t, plan, PHASE_DECODE, 6, 0);
     const call_buffer *ring = calls == NULL ? NULL : calls_buffer(calls, "w.L0.kv");
     if (CHECK(t, ring != NULL)) CHECK(t, ring->shape[0].value >= 128 + 5 + 1);
+    if (plan != NULL) CHECK(t, emit_ring(&plan->pack->config) >= 128 + 5 + 1);
     const call_buffer *pair = calls == NULL ? NULL : calls_buffer(calls, "s.L2.pair");
     if (CHECK(t, pair != NULL)) CHECK(t, pair->shape[0].value >= 5 + 2);
     const call_buffer *ids = calls == NULL ? NULL : calls_buffer(calls, "s.ids");
     if (CHECK(t, ids != NULL)) CHECK(t, ids->shape[0].value >= 3 + 5 + 1);
     calls_free(calls);
     plan_free(plan);
+}
+
+/* A view keeps the buffer's strides, whatever rows or columns it is cut to. */
+static void views_keep_their_strides(check_case *t) {
+    tf_calls list = {0};
+    emitter e = {.list = &list};
+    e.scope.arena = &list.arena;
+    arena_init(&list.arena, 0);
+    call_tensor whole = {.role = "x.a", .dtype = DTYPE_F32, .dims = 3};
+    whole.shape[0] = num(5);
+    whole.shape[1] = num(4);
+    whole.shape[2] = num(6);
+    call_tensor row = row_of(&e, whole, num(3));
+    CHECK_U64(t, row.offset.value, 72);
+    CHECK_U64(t, row.shape[0].value, 1);
+    call_tensor columns = columns_of(&e, row, num(2), num(3));
+    CHECK_U64(t, columns.offset.value, 74);
+    CHECK_U64(t, columns.shape[2].value, 3);
+    CHECK_U64(t, columns.stride[1].value, 6);
+    CHECK(t, !e.scope.broken);
+    arena_free(&list.arena);
 }
 
 /* ---- captures ---- */
@@ -418,6 +444,7 @@ int main(int argc, char **argv) {
         {"calltext/a-line-reads-as-documented", a_line_reads_as_documented},
         {"buffers/live-ones-never-overlap", live_buffers_never_overlap},
         {"buffers/views-stay-within", views_stay_within},
+        {"buffers/views-keep-their-strides", views_keep_their_strides},
         {"buffers/rings-hold-window-and-draft", rings_hold_window_and_draft},
         {"capture/holds-what-was-emitted", capture_holds_what_was_emitted},
         {"capture/names-the-first-difference", capture_names_the_first_difference},

@@ -34,8 +34,8 @@ const json_value *json_at(const json_value *v, size_t index); /* array or object
 /* The walk over members that costs nothing a step: json_at counts from the first. */
 const json_value *json_first(const json_value *v);
 const json_value *json_next(const json_value *member);
-const char *json_key(const json_value *member);               /* "" outside an object */
-const char *json_string(const json_value *v);                 /* "" when not a string */
+const char *json_key(const json_value *member); /* "" outside an object */
+const char *json_string(const json_value *v);   /* "" when not a string */
 double json_number(const json_value *v);
 bool json_bool(const json_value *v);
 
