@@ -220,6 +220,72 @@ static void a_base_is_captured_where_it_was(check_case *t) {
     says(t, "pins capture --base nowhere --trust", 2, "[unknown-revision]");
 }
 
+/* ---- somebody else's project ---- */
+
+/* A build that prints a digest a line, another text, and nothing of ours but scripts.lua. */
+static bool foreign(check_case *t) {
+    static const char make_it[] =
+        "cd %s && mkdir src && echo 'int a;' >src/a.c && echo 'int b;' >src/b.c && "
+        "printf 'digests:\\n\\t@for f in src/*.c; do echo \"$$f $$(sha256sum <$$f | cut -c1-32)\"; "
+        "done\\nsummary:\\n\\t@echo files; ls src\\nbroken:\\n\\t@echo half; exit 3\\n' >Makefile && "
+        "printf 'build/\\n' >.gitignore && cat >scripts.lua <<'END'\n"
+        "run \"pins\" {\n"
+        "  about = \"what make prints\",\n"
+        "  test = function(t)\n"
+        "    t:pin(tf.command_pins(\"make -s digests\", { name = \"digests\" }))\n"
+        "    t:pin(tf.command_pins(\"make -s summary\", { name = \"summary\" }))\n"
+        "    t:refuses(\"command-failed\", function() tf.command(\"make -s broken\") end, \"fails\")\n"
+        "    t:is(tf.command(\"exit 3\", { may_fail = true }).code, 3, \"may fail\")\n"
+        "  end,\n"
+        "}\n"
+        "END\n";
+    snprintf(root, sizeof root, "%s", check_tmpdir(t));
+    if (check_command(t, out, sizeof out, "make --version && git --version") != 0) {
+        check_skip(t, "make or git is not installed");
+        return false;
+    }
+    int code = check_command(t, out, sizeof out, make_it, root);
+    code |= check_command(t, out, sizeof out,
+                          "cd %s && git init -q . && git config user.email a@b && git config "
+                          "user.name c && git add . && git commit -qm 1",
+                          root);
+    return CHECKF(t, code == 0, "no project: %s", out);
+}
+
+static void a_foreign_project_is_pinned(check_case *t) {
+    if (!foreign(t)) return;
+    says(t, "pins capture", 0, "3 pins are pending");
+    says(t, "pins accept '*'", 0, "accepted digests/src/a.c");
+    says(t, "pins check", 0, "ok 1 - digests/src/a.c");
+    check_command(
+        t, out, sizeof out,
+        "cd %s && git add . && git commit -qm 2 && echo 'long b;' >src/b.c && git commit -qam 3",
+        root);
+    says(t, "pins check", 1, "not ok 2 - digests/src/b.c");
+    CHECKF(t, strstr(out, "reproduce: make -s digests") != NULL, "%s", out);
+    CHECKF(t, strstr(out, "\nok 3 - summary\n") != NULL, "%s", out);
+    /* The revision before the change still makes what is pinned; the change itself does not. */
+    says(t, "pins capture --base HEAD~1", 0, "0 pins are pending");
+    says(t, "pins capture --base HEAD", 0, "1 pins are pending");
+    says(t, "pins review", 0, "digests/src/b.c");
+    says(t, "pins accept digests/src/b.c", 0, "accepted");
+    says(t, "pins check 'digests/*'", 0, "1..");
+}
+
+static void the_shipped_pins_hold(check_case *t) {
+    snprintf(root, sizeof root, "%s", TF_SOURCE_DIR);
+    const char *dir = check_tmpdir(t);
+    char arguments[128];
+    /* The sanitizers make the whole set slow; the release build checks it. */
+#ifdef TF_FAULT
+    static const char some[] = "pack=tiny-exl3 world=3";
+#else
+    static const char some[] = "";
+#endif
+    snprintf(arguments, sizeof arguments, "run pins %s --db %s/s.db", some, dir);
+    says(t, arguments, 0, "ok 1 - ");
+}
+
 int main(int argc, char **argv) {
     static const check_entry cases[] = {
         {"project/runs-are-listed-and-carried-out", runs_are_listed_and_carried_out},
@@ -232,6 +298,8 @@ int main(int argc, char **argv) {
         {"project/pins-go-from-capture-to-review", pins_go_from_capture_to_review},
         {"project/ci-writes-no-pins", ci_writes_no_pins},
         {"project/a-base-is-captured-where-it-was", a_base_is_captured_where_it_was},
+        {"project/a-foreign-project-is-pinned", a_foreign_project_is_pinned},
+        {"project/the-shipped-pins-hold", the_shipped_pins_hold},
     };
     return check_main(argc, argv, cases, COUNT(cases));
 }
