@@ -159,6 +159,27 @@ static void help_errors_lists_every_word(check_case *t) {
                tf_word_text((tf_word)word));
 }
 
+/* Each `build/tfverify ...` and `tfverify ...` line of the README begins with a command we have. */
+static void the_readme_shows_commands_that_exist(check_case *t) {
+    static char readme[1 << 16];
+    FILE *file = fopen(TF_SOURCE_DIR "/README.md", "r");
+    if (!CHECK(t, file != NULL)) return;
+    readme[fread(readme, 1, sizeof readme - 1, file)] = '\0';
+    fclose(file);
+    unsigned seen = 0;
+    static const char mark[] = "$ build/tfverify ";
+    for (const char *p = strstr(readme, mark); p != NULL; p = strstr(p + 1, mark), seen++) {
+        char line[256];
+        char arguments[300];
+        const char *words = p + sizeof mark - 1;
+        snprintf(line, sizeof line, "%.*s", (int)strcspn(words, "\n'#"), words);
+        /* An option of another command is refused before --help is answered. */
+        snprintf(arguments, sizeof arguments, "%s --help", line);
+        CHECKF(t, run(t, arguments) == 0, "README: tfverify %s:\n%s", line, out);
+    }
+    CHECK(t, seen > 5);
+}
+
 static void lost_output_is_a_failure(check_case *t) {
     says(t, "doctor >/dev/full", 3, "writing to standard output");
 }
@@ -193,6 +214,7 @@ int main(int argc, char **argv) {
         {"cli/every-command-has-its-page", every_command_has_its_page},
         {"cli/a-wrong-command-names-the-nearest", a_wrong_command_names_the_nearest},
         {"cli/help-errors-lists-every-word", help_errors_lists_every_word},
+        {"cli/the-readme-shows-commands-that-exist", the_readme_shows_commands_that_exist},
         {"cli/lost-output-is-a-failure", lost_output_is_a_failure},
         {"cli/a-project-is-found-upwards", a_project_is_found_upwards},
         {"cli/colour-is-for-terminals-alone", colour_is_for_terminals_alone},
