@@ -212,32 +212,36 @@ tf_status io_write_at(io_writer *w, const void *data, size_t n, uint64_t offset,
     return write_some(w, data, n, true, offset, err);
 }
 
-static tf_status close_written(io_writer *w, tf_error *err) {
-    int failed = close(w->fd);
+tf_status io_finish(io_writer *w, tf_error *err) {
+    int failed = -1;
+    errno = EIO;
+    /* What went through the page cache tells its errors to fsync alone. */
+    if (!fault_hits(FAULT_WRITE)) failed = w->direct ? 0 : fsync(w->fd);
     int saved = errno;
-    w->fd = -1;
+    if (failed == 0) {
+        failed = close(w->fd);
+        saved = errno;
+        w->fd = -1;
+    }
     return failed == 0 ? TF_OK : write_failed(w, saved, err);
 }
 
-tf_status io_sync(io_writer *w, tf_error *err) {
-    int failed = -1;
-    errno = EIO;
-    if (!fault_hits(FAULT_WRITE)) failed = fsync(w->fd);
-    int saved = errno;
-    return failed == 0 ? close_written(w, err) : write_failed(w, saved, err);
+static int open_dir(const char *dir) {
+    return open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-tf_status io_sync_all(io_writer *const *writers, size_t count, tf_error *err) {
-    /* What went through the page cache tells its errors to fsync alone. */
-    bool together = count > 1;
-    for (size_t i = 0; i < count; i++)
-        together = together && writers[i]->direct;
-    if (TF_ONLY_SPEED(together)) together = syncfs(writers[0]->fd) == 0;
-    for (size_t i = 0; i < count; i++) {
-        tf_status status = together ? close_written(writers[i], err) : io_sync(writers[i], err);
-        if (status != TF_OK) return status;
+tf_status io_sync_file_system(const char *dir, tf_error *err) {
+    int failed = -1;
+    errno = EIO;
+    int fd = fault_hits(FAULT_WRITE) ? -1 : open_dir(dir);
+    int saved = errno;
+    if (fd >= 0) {
+        failed = syncfs(fd);
+        saved = errno;
+        close(fd);
     }
-    return TF_OK;
+    if (failed == 0) return TF_OK;
+    return tf_fail_errno(err, TF_W_CANNOT_WRITE, saved, "syncing the file system of %s", dir);
 }
 
 tf_status io_rename(io_writer *w, tf_error *err) {
@@ -253,8 +257,7 @@ tf_status io_rename(io_writer *w, tf_error *err) {
 tf_status io_sync_dir(const char *dir, tf_error *err) {
     int failed = -1;
     errno = EIO;
-    int fd = -1;
-    if (!fault_hits(FAULT_WRITE)) fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = fault_hits(FAULT_WRITE) ? -1 : open_dir(dir);
     int saved = errno;
     if (fd >= 0) {
         failed = fsync(fd);
@@ -271,7 +274,8 @@ tf_status io_commit(io_writer *w, tf_error *err) {
     char dir[TF_PATH_BYTES_MAX];
     parent_of(w->path, dir, sizeof dir);
     tf_status status = TF_OK;
-    TF_TRY(io_sync(w, err));
+    TF_ASSERT(!w->direct);
+    TF_TRY(io_finish(w, err));
     TF_TRY(io_rename(w, err));
     TF_TRY(io_sync_dir(dir, err));
 done:
@@ -336,7 +340,7 @@ void io_read_ahead(int fd) {
 
 tf_status io_lock_dir(const char *dir, int *lock, bool *taken, tf_error *err) {
     *taken = false;
-    *lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    *lock = open_dir(dir);
     int saved = errno;
     if (*lock < 0) return tf_fail_errno(err, TF_W_CANNOT_OPEN, saved, "opening %s", dir);
     int failed = flock(*lock, LOCK_EX | LOCK_NB);

@@ -42,13 +42,11 @@ void io_discard(io_writer *w);
  * memory, sizes and offsets that are multiples of IO_ALIGN only. */
 #define IO_ALIGN 4096u
 tf_status io_create_direct(io_writer *w, const char *path, uint64_t bytes, tf_error *err);
-/* io_commit in steps, for many files of one directory: sync and rename each, sync the directory
- * once. */
-tf_status io_sync(io_writer *w, tf_error *err);
-/* io_sync of many files of one directory.  Those written past the page cache are settled by one
- * sync of their file system: asking the disk to empty its cache once a file can cost more than the
- * file's bytes. */
-tf_status io_sync_all(io_writer *const *writers, size_t count, tf_error *err);
+/* io_commit in steps, for many files of one directory: finish each, sync the file system, rename
+ * each, sync the directory.  A file written past the page cache is finished without a sync of its
+ * own: asking the disk to empty its cache once a file can cost more than the file's bytes. */
+tf_status io_finish(io_writer *w, tf_error *err);
+tf_status io_sync_file_system(const char *dir, tf_error *err);
 tf_status io_rename(io_writer *w, tf_error *err);
 tf_status io_sync_dir(const char *dir, tf_error *err);
 /* The three in one. */

@@ -16,7 +16,7 @@
 #include <string.h>
 
 /* A batch is lost when the process is killed, so it stays small against a whole set. */
-#define BATCH_FILES 256u
+#define BATCH_FILES 1024u
 #define BATCH_BYTES ((uint64_t)4 << 30)
 
 typedef struct writing {
@@ -221,10 +221,15 @@ static tf_status keep_one(void *context, size_t index, uint32_t worker, tf_error
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-static tf_status publish(io_writer *const *list, uint32_t count, tf_error *err) {
-    tf_status status = io_sync_all(list, count, err);
-    for (uint32_t i = 0; status == TF_OK && i < count; i++)
-        status = io_rename(list[i], err);
+static tf_status publish(writing *w, io_writer *const *list, uint32_t count, tf_error *err) {
+    bool direct = false;
+    tf_status status = TF_OK;
+    for (uint32_t i = 0; i < count; i++)
+        direct = direct || list[i]->direct;
+    if (direct) TF_TRY(io_sync_file_system(w->folder, err));
+    for (uint32_t i = 0; i < count; i++)
+        TF_TRY(io_rename(list[i], err));
+done:
     return status;
 }
 
@@ -242,7 +247,7 @@ static tf_status add_to_batch(writing *w, uint32_t index, tf_error *err) {
         w->pending_bytes = 0;
     }
     pthread_mutex_unlock(&w->pending_lock);
-    return publish(list, count, err);
+    return publish(w, list, count, err);
 }
 
 typedef struct target {
@@ -269,6 +274,7 @@ static tf_status write_one(void *context, size_t index, uint32_t worker, tf_erro
     TF_TRY(io_create_direct(t.writer, path, image->head.file_bytes, err));
     TF_TRY(rankimage_make(image, w->plan->pack, &w->scratch[worker], put_to_file, &t,
                           &w->set.rows[index].digest, err));
+    TF_TRY(io_finish(t.writer, err));
     TF_TRY(add_to_batch(w, (uint32_t)index, err));
 done:
     if (status != TF_OK) io_discard(t.writer);
@@ -277,10 +283,10 @@ done:
 
 static tf_status write_files(writing *w, tf_error *err) {
     tf_status status = thread_run(w->workers, w->images.count, write_one, w, err);
-    if (status == TF_OK) return publish(w->pending, w->pending_count, err);
+    if (status == TF_OK) return publish(w, w->pending, w->pending_count, err);
     /* What is finished helps the next, resumed write; the interruption stays the message. */
     tf_error late = {0};
-    if (status == TF_INTERRUPTED && publish(w->pending, w->pending_count, &late) == TF_OK) {
+    if (status == TF_INTERRUPTED && publish(w, w->pending, w->pending_count, &late) == TF_OK) {
         (void)io_sync_dir(w->folder, &late);
         tf_remedy(err, "run it again with resume to go on");
     }
