@@ -60,6 +60,18 @@ run "refusals" {
   test  = refusals,
 }
 
+-- A report, not a check: nothing fails on a time.
+run "bench" {
+  about = "what plans, calls, the store and rank files cost, beside their limits (rows=plan,emit,...)",
+  args  = { rows = "plan emit store files" },
+  test  = function(t, a)
+    for row in a.rows:gmatch("[^,%s]+") do
+      t:note(tf.command("build/tests/bench build/bench " .. row, { seconds = 600 }).out)
+      t:ok(true, row)
+    end
+  end,
+}
+
 run "all" {
   about = "shares, refusals and pins",
   args  = { pack = "all", world = "all" },
