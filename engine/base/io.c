@@ -232,8 +232,9 @@ static int open_dir(const char *dir) {
 
 tf_status io_sync_file_system(const char *dir, tf_error *err) {
     int failed = -1;
+    int fd = -1;
     errno = EIO;
-    int fd = fault_hits(FAULT_WRITE) ? -1 : open_dir(dir);
+    if (!fault_hits(FAULT_WRITE)) fd = open_dir(dir);
     int saved = errno;
     if (fd >= 0) {
         failed = syncfs(fd);
@@ -256,8 +257,7 @@ tf_status io_rename(io_writer *w, tf_error *err) {
 
 tf_status io_sync_dir(const char *dir, tf_error *err) {
     int failed = -1;
-    errno = EIO;
-    int fd = fault_hits(FAULT_WRITE) ? -1 : open_dir(dir);
+    int fd = open_dir(dir);
     int saved = errno;
     if (fd >= 0) {
         failed = fsync(fd);
