@@ -273,7 +273,9 @@ static void survives_every_failed_write(check_case *t) {
         size_t bytes = 0;
         tf_error read = {0};
         CHECK_U64(t, io_read_file(path, 100, &data, &bytes, &read), TF_OK);
-        CHECK_STR(t, data, "old");
+        /* When the folder alone could not be synced, the new file is there, whole. */
+        bool renamed = strstr(err.what, "syncing the folder") != NULL;
+        CHECK_STR(t, data, renamed ? "new" : "old");
         mem_free(data);
     }
 #else
