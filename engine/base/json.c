@@ -219,58 +219,54 @@ static void found_value(tf_error *err, const json_value *v) {
     cJSON_free(text);
 }
 
-static tf_status wrong_field(const json_doc *doc, const char *path, const char *key,
-                             const json_value *v, tf_error *err) {
-    tf_fail(err, TF_W_BAD_JSON, "reading %s: %s%s%s", doc->name, path, path[0] == '\0' ? "" : ".",
-            key);
+static tf_status wrong_field(json_place at, const char *key, const json_value *v, tf_error *err) {
+    tf_fail(err, TF_W_BAD_JSON, "reading %s: %s%s%s", at.doc->name, at.path,
+            at.path[0] == '\0' ? "" : ".", key);
     found_value(err, v);
     return err->status;
 }
 
-static bool is_u64(const json_value *v, uint64_t min, uint64_t max, uint64_t *out) {
+static bool is_u64(const json_value *v, json_range range, uint64_t *out) {
     double d = json_number(v);
     if (!json_is_number(v) || !(d >= 0.0) || d > EXACT_MAX || floor(d) < d) return false;
     *out = (uint64_t)d;
-    return *out >= min && *out <= max;
+    return *out >= range.min && *out <= range.max;
 }
 
-tf_status json_need_u64(const json_doc *doc, const json_value *object, const char *path,
-                        const char *key, uint64_t min, uint64_t max, uint64_t *out, tf_error *err) {
-    const json_value *v = json_get(object, key);
-    if (is_u64(v, min, max, out)) return TF_OK;
-    wrong_field(doc, path, key, v, err);
-    return tf_expected(err, "a whole number from %llu to %llu", (unsigned long long)min,
-                       (unsigned long long)max);
+tf_status json_need_u64(json_place at, const char *key, json_range range, uint64_t *out,
+                        tf_error *err) {
+    const json_value *v = json_get(at.object, key);
+    if (is_u64(v, range, out)) return TF_OK;
+    wrong_field(at, key, v, err);
+    return tf_expected(err, "a whole number from %llu to %llu", (unsigned long long)range.min,
+                       (unsigned long long)range.max);
 }
 
-tf_status json_need_f64(const json_doc *doc, const json_value *object, const char *path,
-                        const char *key, double *out, tf_error *err) {
-    const json_value *v = json_get(object, key);
+tf_status json_need_f64(json_place at, const char *key, double *out, tf_error *err) {
+    const json_value *v = json_get(at.object, key);
     *out = json_number(v);
     if (json_is_number(v) && isfinite(*out)) return TF_OK;
-    wrong_field(doc, path, key, v, err);
+    wrong_field(at, key, v, err);
     return tf_expected(err, "a finite number");
 }
 
-tf_status json_need_string(const json_doc *doc, const json_value *object, const char *path,
-                           const char *key, const char **out, tf_error *err) {
-    const json_value *v = json_get(object, key);
+tf_status json_need_string(json_place at, const char *key, const char **out, tf_error *err) {
+    const json_value *v = json_get(at.object, key);
     *out = json_string(v);
     if (json_is_string(v)) return TF_OK;
-    wrong_field(doc, path, key, v, err);
+    wrong_field(at, key, v, err);
     return tf_expected(err, "a string");
 }
 
-tf_status json_need_u64s(const json_doc *doc, const json_value *object, const char *path,
-                         const char *key, uint64_t min, uint64_t max, uint64_t *out, size_t limit,
-                         size_t *count, tf_error *err) {
-    const json_value *v = json_get(object, key);
+tf_status json_need_u64s(json_place at, const char *key, json_range range, uint64_t *out,
+                         size_t limit, size_t *count, tf_error *err) {
+    const json_value *v = json_get(at.object, key);
     *count = 0;
     bool held = json_is_array(v);
     for (const cJSON *c = held ? node(v)->child : NULL; held && c != NULL; c = c->next)
-        held = *count < limit && is_u64(value(c), min, max, &out[(*count)++]);
+        held = *count < limit && is_u64(value(c), range, &out[(*count)++]);
     if (held) return TF_OK;
-    wrong_field(doc, path, key, v, err);
+    wrong_field(at, key, v, err);
     return tf_expected(err, "at most %zu whole numbers from %llu to %llu", limit,
-                       (unsigned long long)min, (unsigned long long)max);
+                       (unsigned long long)range.min, (unsigned long long)range.max);
 }

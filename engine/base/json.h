@@ -39,17 +39,24 @@ const char *json_string(const json_value *v);   /* "" when not a string */
 double json_number(const json_value *v);
 bool json_bool(const json_value *v);
 
-/* Required fields: fail with bad-json, naming doc, path and the value found.  `path` is what to
- * print for the object ("text_config"). */
-tf_status json_need_u64(const json_doc *doc, const json_value *object, const char *path,
-                        const char *key, uint64_t min, uint64_t max, uint64_t *out, tf_error *err);
-tf_status json_need_f64(const json_doc *doc, const json_value *object, const char *path,
-                        const char *key, double *out, tf_error *err);
-tf_status json_need_string(const json_doc *doc, const json_value *object, const char *path,
-                           const char *key, const char **out, tf_error *err);
+/* Where a field is looked for, and what to print for that object ("text_config"). */
+typedef struct json_place {
+    const json_doc *doc;
+    const json_value *object;
+    const char *path; /* "" at the root */
+} json_place;
+
+typedef struct json_range {
+    uint64_t min, max; /* both allowed */
+} json_range;
+
+/* Required fields: fail with bad-json, naming document, path and the value found. */
+tf_status json_need_u64(json_place at, const char *key, json_range range, uint64_t *out,
+                        tf_error *err);
+tf_status json_need_f64(json_place at, const char *key, double *out, tf_error *err);
+tf_status json_need_string(json_place at, const char *key, const char **out, tf_error *err);
 /* Array of integers into out[0..limit); *count set. */
-tf_status json_need_u64s(const json_doc *doc, const json_value *object, const char *path,
-                         const char *key, uint64_t min, uint64_t max, uint64_t *out, size_t limit,
-                         size_t *count, tf_error *err);
+tf_status json_need_u64s(json_place at, const char *key, json_range range, uint64_t *out,
+                         size_t limit, size_t *count, tf_error *err);
 
 #endif

@@ -93,6 +93,7 @@ typedef struct recorded {
 
 static tf_status read_layer(const json_doc *doc, const json_value *root, emit_request *r,
                             tf_error *err) {
+    const json_place at = {doc, root, ""};
     const json_value *v = json_get(root, "layer");
     if (json_is_string(v) && strcmp(json_string(v), "all") == 0) {
         r->layer = EMIT_ALL_LAYERS;
@@ -103,16 +104,17 @@ static tf_status read_layer(const json_doc *doc, const json_value *root, emit_re
         return TF_OK;
     }
     uint64_t layer = 0;
-    tf_status status = json_need_u64(doc, root, "", "layer", 0, TF_LAYERS_MAX, &layer, err);
+    tf_status status = json_need_u64(at, "layer", (json_range){0, TF_LAYERS_MAX}, &layer, err);
     r->layer = (uint32_t)layer;
     return status;
 }
 
 static tf_status check_pack(const tf_pack *pack, const char *path, const json_doc *doc,
                             const json_value *root, tf_error *err) {
+    const json_place at = {doc, root, ""};
     const char *digest = NULL;
     char hex[DIGEST_HEX];
-    tf_status status = json_need_string(doc, root, "", "pack_digest", &digest, err);
+    tf_status status = json_need_string(at, "pack_digest", &digest, err);
     if (status != TF_OK || strcmp(digest, digest_hex(pack->digest, hex)) == 0) return status;
     tf_fail(err, TF_W_BAD_CAPTURE, "checking %s: pack_digest", path);
     tf_found(err, "%.64s", digest);
@@ -123,6 +125,7 @@ static tf_status check_pack(const tf_pack *pack, const char *path, const json_do
 static tf_status read_header(const tf_pack *pack, const char *path, const json_doc *doc,
                              recorded *out, tf_error *err) {
     const json_value *root = json_root(doc);
+    const json_place at = {doc, root, ""};
     const char *phase = NULL;
     uint64_t version = 0;
     uint64_t world = 0;
@@ -131,18 +134,18 @@ static tf_status read_header(const tf_pack *pack, const char *path, const json_d
     size_t weights = 0;
     tf_status status = TF_OK;
     emit_request *r = &out->request;
-    TF_TRY(json_need_u64(doc, root, "", "capture", 1, 1, &version, err));
+    TF_TRY(json_need_u64(at, "capture", (json_range){1, 1}, &version, err));
     TF_TRY(check_pack(pack, path, doc, root, err));
-    TF_TRY(json_need_u64(doc, root, "", "world", 1, TF_WORLD_MAX, &world, err));
-    TF_TRY(json_need_u64(doc, root, "", "rank", 0, world - 1, &rank, err));
-    TF_TRY(json_need_u64s(doc, root, "", "weights", 0, UINT64_MAX, out->weights, (size_t)world,
+    TF_TRY(json_need_u64(at, "world", (json_range){1, TF_WORLD_MAX}, &world, err));
+    TF_TRY(json_need_u64(at, "rank", (json_range){0, world - 1}, &rank, err));
+    TF_TRY(json_need_u64s(at, "weights", (json_range){0, UINT64_MAX}, out->weights, (size_t)world,
                           &weights, err));
-    TF_TRY(json_need_string(doc, root, "", "phase", &phase, err));
+    TF_TRY(json_need_string(at, "phase", &phase, err));
     TF_TRY(read_layer(doc, root, r, err));
-    TF_TRY(json_need_u64(doc, root, "", "rows", 1, EMIT_ROWS_MAX, &rows, err));
-    TF_TRY(json_need_u64(doc, root, "", "start", 0, UINT32_MAX, &r->start, err));
-    TF_TRY(json_need_u64(doc, root, "", "context", 1, UINT32_MAX, &r->context, err));
-    TF_TRY(json_need_u64(doc, root, "", "calls", 0, UINT32_MAX, &out->calls, err));
+    TF_TRY(json_need_u64(at, "rows", (json_range){1, EMIT_ROWS_MAX}, &rows, err));
+    TF_TRY(json_need_u64(at, "start", (json_range){0, UINT32_MAX}, &r->start, err));
+    TF_TRY(json_need_u64(at, "context", (json_range){1, UINT32_MAX}, &r->context, err));
+    TF_TRY(json_need_u64(at, "calls", (json_range){0, UINT32_MAX}, &out->calls, err));
     r->logits = json_bool(json_get(root, "logits"));
     r->rows = (uint32_t)rows;
     out->world = (uint32_t)world;
@@ -171,8 +174,9 @@ static bool same(const json_value *v, const tf_text *wanted, const char *path, c
 static tf_status compare_call(const json_doc *doc, const call *c, const char *path,
                               tf_text *scratch, tf_error *err) {
     const json_value *root = json_root(doc);
+    const json_place at = {doc, root, ""};
     uint64_t ordinal = 0;
-    tf_status status = json_need_u64(doc, root, "", "ordinal", 0, UINT32_MAX, &ordinal, err);
+    tf_status status = json_need_u64(at, "ordinal", (json_range){0, UINT32_MAX}, &ordinal, err);
     if (status != TF_OK) return status;
     const json_value *args = json_get(root, "args");
     text_clear(scratch);

@@ -96,8 +96,8 @@ static const char *const known[] = {
 /* ---- reading ---- */
 
 typedef struct reader {
-    const json_doc *doc;
-    const json_value *text; /* text_config */
+    json_place at;          /* text_config, for messages too */
+    const json_value *text; /* the same object */
     const char *name;
     tf_config *c;
     tf_error *err;
@@ -125,7 +125,7 @@ static tf_status refuse_unknown_keys(const reader *r) {
 
 static tf_status need_word(const reader *r, const char *key, const char *wanted) {
     const char *found = NULL;
-    tf_status status = json_need_string(r->doc, r->text, "text_config", key, &found, r->err);
+    tf_status status = json_need_string(r->at, key, &found, r->err);
     if (status != TF_OK || strcmp(found, wanted) == 0) return status;
     bad_field(r, key);
     tf_found(r->err, "'%s'", found);
@@ -145,7 +145,7 @@ static tf_status need_array(const reader *r, const char *key, uint64_t max, uint
                             size_t limit, uint32_t *count) {
     uint64_t values[TF_LAYERS_MAX];
     size_t n = 0;
-    tf_status status = json_need_u64s(r->doc, r->text, "text_config", key, 0, max, values,
+    tf_status status = json_need_u64s(r->at, key, (json_range){0, max}, values,
                                       limit < TF_LAYERS_MAX ? limit : TF_LAYERS_MAX, &n, r->err);
     for (size_t i = 0; status == TF_OK && i < n; i++)
         out[i] = (uint32_t)values[i];
@@ -157,6 +157,7 @@ static tf_status read_rope(const reader *r) {
     tf_config *c = r->c;
     const json_value *scaling = json_get(r->text, "rope_scaling");
     const char *path = "text_config.rope_scaling";
+    const json_place at = {r->at.doc, scaling, path};
     tf_status status = TF_OK;
     if (!json_is_object(scaling)) {
         bad_field(r, "rope_scaling");
@@ -181,11 +182,10 @@ static tf_status read_rope(const reader *r) {
         tf_found(r->err, "'%s'", type);
         return tf_expected(r->err, "'yarn', the only one this engine computes");
     }
-    TF_TRY(json_need_f64(r->doc, scaling, path, "factor", &c->yarn_factor, r->err));
-    TF_TRY(json_need_f64(r->doc, scaling, path, "beta_fast", &c->yarn_beta_fast, r->err));
-    TF_TRY(json_need_f64(r->doc, scaling, path, "beta_slow", &c->yarn_beta_slow, r->err));
-    TF_TRY(json_need_f64(r->doc, scaling, path, "original_max_position_embeddings",
-                         &c->yarn_original, r->err));
+    TF_TRY(json_need_f64(at, "factor", &c->yarn_factor, r->err));
+    TF_TRY(json_need_f64(at, "beta_fast", &c->yarn_beta_fast, r->err));
+    TF_TRY(json_need_f64(at, "beta_slow", &c->yarn_beta_slow, r->err));
+    TF_TRY(json_need_f64(at, "original_max_position_embeddings", &c->yarn_original, r->err));
     if (c->yarn_factor < 1 || c->yarn_beta_slow <= 0 || c->yarn_beta_fast < c->yarn_beta_slow ||
         c->yarn_original < 1) {
         bad_field(r, "rope_scaling");
@@ -203,14 +203,14 @@ static tf_status read_fields(const reader *r) {
     tf_status status = TF_OK;
     for (size_t i = 0; i < sizeof wholes / sizeof wholes[0]; i++) {
         uint64_t value = 0;
-        TF_TRY(json_need_u64(r->doc, r->text, "text_config", wholes[i].key, wholes[i].min,
-                             wholes[i].max, &value, r->err));
+        TF_TRY(json_need_u64(r->at, wholes[i].key, (json_range){wholes[i].min, wholes[i].max},
+                             &value, r->err));
         uint32_t small = (uint32_t)value;
         memcpy((char *)c + wholes[i].offset, &small, sizeof small);
     }
     for (size_t i = 0; i < sizeof reals / sizeof reals[0]; i++) {
         double value = 0;
-        TF_TRY(json_need_f64(r->doc, r->text, "text_config", reals[i].key, &value, r->err));
+        TF_TRY(json_need_f64(r->at, reals[i].key, &value, r->err));
         if (!(value > 0)) {
             bad_field(r, reals[i].key);
             tf_found(r->err, "%g", value);
@@ -218,12 +218,11 @@ static tf_status read_fields(const reader *r) {
         }
         memcpy((char *)c + reals[i].offset, &value, sizeof value);
     }
-    TF_TRY(json_need_u64(r->doc, r->text, "text_config", "engram_vocab_size", 2, 1ull << 40,
-                         &c->engram_vocab, r->err));
-    TF_TRY(json_need_u64(r->doc, r->text, "text_config", "engram_compressed_vocab_size", 1,
-                         1ull << 40, &c->engram_compressed_vocab, r->err));
-    TF_TRY(json_need_u64(r->doc, r->text, "text_config", "num_key_value_heads", 1, 1, &kv_heads,
+    TF_TRY(json_need_u64(r->at, "engram_vocab_size", (json_range){2, 1ull << 40}, &c->engram_vocab,
                          r->err));
+    TF_TRY(json_need_u64(r->at, "engram_compressed_vocab_size", (json_range){1, 1ull << 40},
+                         &c->engram_compressed_vocab, r->err));
+    TF_TRY(json_need_u64(r->at, "num_key_value_heads", (json_range){1, 1}, &kv_heads, r->err));
     TF_TRY(need_word(r, "hidden_act", "silu"));
     TF_TRY(need_word(r, "scoring_func", "sqrtsoftplus"));
     TF_TRY(need_word(r, "topk_method", "noaux_tc"));
@@ -387,8 +386,8 @@ static tf_status read_roles(const reader *r) {
     }
     c->candidate_source = CONFIG_NONE;
     if (candidate == NULL || json_is_null(candidate)) return TF_OK;
-    TF_TRY(json_need_u64(r->doc, r->text, "text_config", "candidate_source_layer_id", 0,
-                         c->target_layers - 1, &id, r->err));
+    TF_TRY(json_need_u64(r->at, "candidate_source_layer_id", (json_range){0, c->target_layers - 1},
+                         &id, r->err));
     if (!c->layer[id].owns_index) {
         bad_field(r, "candidate_source_layer_id");
         tf_found(r->err, "layer %llu, which is no index source", (unsigned long long)id);
@@ -417,8 +416,8 @@ static tf_status read_memory_and_drafts(const reader *r) {
     TF_TRY(need_array(r, "engram_layer_ids", UINT32_MAX, c->engram_layers, CONFIG_ENGRAM_MAX,
                       &c->engram_count));
     TF_TRY(check_ids(r, "engram_layer_ids", c->engram_layers, c->engram_count, false));
-    TF_TRY(json_need_u64s(r->doc, r->text, "text_config", "engram_num_embeddings", 1, 1ull << 40,
-                          rows, CONFIG_ENGRAM_MAX, &row_count, r->err));
+    TF_TRY(json_need_u64s(r->at, "engram_num_embeddings", (json_range){1, 1ull << 40}, rows,
+                          CONFIG_ENGRAM_MAX, &row_count, r->err));
     if (row_count != c->engram_count) {
         bad_field(r, "engram_num_embeddings");
         tf_found(r->err, "%zu counts", row_count);
@@ -506,8 +505,8 @@ tf_status config_parse(const char *name, const char *data, size_t n, tf_config *
     tf_status status = TF_OK;
     *out = (tf_config){0};
     TF_TRY(json_parse(name, data, n, &doc, err));
-    r.doc = doc;
     r.text = json_get(json_root(doc), "text_config");
+    r.at = (json_place){doc, r.text, "text_config"};
     TF_TRY(read_all(&r, json_root(doc)));
     config_text(out, &text);
     TF_TRY(text_done(&text, err));

@@ -296,19 +296,19 @@ static tf_status deliver(parse *p, uint64_t data_begin, uint64_t data_bytes, pac
     return status;
 }
 
-tf_status pack_parse_header(const char *file, const char *json, size_t n, uint64_t data_begin,
-                            uint64_t data_bytes, pack_each each, void *context, bool *header_only,
-                            tf_error *err) {
-    parse p = {.file = file, .err = err};
+tf_status pack_parse_header(const pack_header *header, pack_each each, void *context,
+                            bool *header_only, tf_error *err) {
+    parse p = {.file = header->file, .err = err};
     arena_init(&p.names, 0);
     *header_only = false;
-    tf_status status = run_parser(&p, json, n);
-    if (status == TF_OK && p.header_only && data_bytes != 0) {
-        tf_fail(err, TF_W_BAD_HEADER, "reading %s", file);
-        tf_found(err, "%llu bytes of data", (unsigned long long)data_bytes);
+    tf_status status = run_parser(&p, header->json, header->n);
+    if (status == TF_OK && p.header_only && header->data_bytes != 0) {
+        tf_fail(err, TF_W_BAD_HEADER, "reading %s", header->file);
+        tf_found(err, "%llu bytes of data", (unsigned long long)header->data_bytes);
         status = tf_expected(err, "none in a file marked tfverify_header_only");
     }
-    if (status == TF_OK) status = deliver(&p, data_begin, data_bytes, each, context);
+    if (status == TF_OK)
+        status = deliver(&p, header->data_begin, header->data_bytes, each, context);
     if (status == TF_OK) *header_only = p.header_only;
     arena_free(&p.names);
     mem_free(p.entries);

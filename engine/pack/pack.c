@@ -7,6 +7,7 @@
 #include "engine/base/json.h"
 #include "engine/base/thread.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,6 +77,7 @@ static tf_status open_shard(collect *c, uint32_t index, tf_error *err) {
     char path[2 * TF_PATH_BYTES_MAX];
     char *json = NULL;
     uint64_t length = 0;
+    pack_header header;
     tf_status status = TF_OK;
     c->shard = index;
     snprintf(path, sizeof path, "%s/%s", c->pack->dir, shard->file);
@@ -91,9 +93,9 @@ static tf_status open_shard(collect *c, uint32_t index, tf_error *err) {
     TF_TRY(io_read_at(shard->fd, path, json, (size_t)length, 8, err));
     shard->header = digest_bytes(json, (size_t)length);
     shard->data_begin = 8 + length;
-    TF_TRY(pack_parse_header(path, json, (size_t)length, shard->data_begin,
-                             shard->size - shard->data_begin, take_tensor, c, &shard->header_only,
-                             err));
+    header = (pack_header){path, json, (size_t)length, shard->data_begin,
+                           shard->size - shard->data_begin};
+    TF_TRY(pack_parse_header(&header, take_tensor, c, &shard->header_only, err));
     if (shard->header_only) {
         io_close(&shard->fd);
         c->pack->header_only = true;
@@ -257,14 +259,13 @@ static tf_status digest_inventory(tf_pack *pack, tf_error *err) {
 }
 
 static tf_status set_dir(tf_pack *pack, const char *dir, tf_error *err) {
-    char *real = realpath(dir, NULL);
-    const char *path = real == NULL ? dir : real;
+    char real[PATH_MAX];
+    const char *path = realpath(dir, real) == NULL ? dir : real;
     int n = snprintf(pack->dir, sizeof pack->dir, "%s", dir);
     const char *slash = strrchr(path, '/');
     const char *last = slash == NULL || slash[1] == '\0' ? path : slash + 1;
     size_t keep = strlen(last) < sizeof pack->name ? strlen(last) : sizeof pack->name - 1;
     memcpy(pack->name, last, keep);
-    free(real);
     if (n > 0 && (size_t)n < sizeof pack->dir) return TF_OK;
     tf_fail(err, TF_W_TOO_LARGE, "opening a pack");
     tf_found(err, "a path of %d bytes", n);

@@ -63,11 +63,18 @@ tf_status pack_read(const tf_pack *pack, const pack_tensor *tensor, uint64_t off
 /* The content digest: XXH3-128 over the XXH3-128 of every tensor's bytes, in name order. */
 tf_status pack_content_digest(const tf_pack *pack, uint32_t workers, tf_digest *out, tf_error *err);
 
-/* Parses one safetensors header (the JSON bytes, without the 8 length bytes) of `file`; the target
- * of fuzzing.  data_bytes: bytes after the header.  Tensors go to `each` in file order. */
+/* One safetensors header: the JSON bytes without the 8 length bytes, and where the data lies. */
+typedef struct pack_header {
+    const char *file; /* for messages */
+    const char *json;
+    size_t n;
+    uint64_t data_begin; /* in the file */
+    uint64_t data_bytes; /* after the header */
+} pack_header;
+
+/* Parses it; the target of fuzzing.  Tensors go to `each` in the header's order. */
 typedef tf_status (*pack_each)(void *context, const pack_tensor *tensor, tf_error *err);
-tf_status pack_parse_header(const char *file, const char *json, size_t n, uint64_t data_begin,
-                            uint64_t data_bytes, pack_each each, void *context, bool *header_only,
-                            tf_error *err);
+tf_status pack_parse_header(const pack_header *header, pack_each each, void *context,
+                            bool *header_only, tf_error *err);
 
 #endif
