@@ -171,6 +171,9 @@ tf_status tf_rank_verify(const char *dir, const tf_plan *plan, tf_verify mode, b
 
 /* ---- admission ------------------------------------------------------------------------------ */
 
+/* Is the operation ("plan", "rank files", "emit decode", ...) open at this world?  To be asked before
+ * anything is opened; every function above asks again.  world-not-admitted, needs-sign-off. */
+tf_status tf_admit(const char *operation, uint32_t world, tf_error *err);
 /* The table operation x world. */
 void tf_admission_describe(bool json, tf_text *out);
 

@@ -1,8 +1,10 @@
 /* tf.h's plans: facts of a plan as a person, a script or a table asks for them. */
+#include "engine/base/check.h"
 #include "engine/plan/plan.h"
 #include "engine/tf.h"
 
 #include <assert.h>
+#include <string.h>
 
 static_assert(TF_UNITS == (int)UNIT_COUNT, "one share a unit");
 static_assert(TF_CATEGORIES >= (int)BYTES_CATEGORIES, "one count a category");
@@ -96,6 +98,14 @@ void tf_plan_json(const tf_plan *plan, tf_text *out) {
         text_u64(out, f.category_bytes[c]);
     }
     text_add(out, "}}");
+}
+
+tf_status tf_admit(const char *operation, uint32_t world, tf_error *err) {
+    int op = 0;
+    while (op < (int)TF_OP_COUNT && strcmp(admission_op_name((tf_op)op), operation) != 0)
+        op++;
+    TF_ASSERT(op < (int)TF_OP_COUNT);
+    return admission_ask((tf_op)op, world, false, err);
 }
 
 void tf_admission_describe(bool json, tf_text *out) {

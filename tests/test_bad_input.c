@@ -105,6 +105,29 @@ static void splice(shard *s, char *begin, const char *end, const char *with) {
     (void)s;
 }
 
+/* ---- admission ---- */
+
+/* A world that is not admitted is refused before anything is opened: here there is nothing. */
+static void admission_is_asked_before_the_pack(check_case *t) {
+    static const char *const commands[] = {
+        "plan",
+        "emit --rank 0 --phase decode",
+        "emit --rank 0 --phase prefill",
+        "emit --rank 0 --phase draft",
+        "emit --rank 0 --phase prefetch",
+        "needs",
+        "rank write /nowhere/out",
+        "rank digest --rank 0",
+        "rank verify /nowhere/out --rank 0",
+    };
+    for (size_t i = 0; i < COUNT(commands); i++) {
+        int code = check_command(
+            t, out, sizeof out, TF_BUILD_DIR "/tfverify %s --pack /nowhere --world 5", commands[i]);
+        CHECK_U64(t, code, 2);
+        CHECKF(t, strstr(out, "[world-not-admitted]") != NULL, "%s: %s", commands[i], out);
+    }
+}
+
 /* ---- packs ---- */
 
 static void an_empty_directory_is_no_pack(check_case *t) {
@@ -344,6 +367,7 @@ static void ctrl_c_in_a_write_leaves_whole_files(check_case *t) {
 
 int main(int argc, char **argv) {
     static const check_entry cases[] = {
+        {"bad-input/admission-is-asked-before-the-pack", admission_is_asked_before_the_pack},
         {"bad-input/an-empty-directory-is-no-pack", an_empty_directory_is_no_pack},
         {"bad-input/a-missing-shard-is-named", a_missing_shard_is_named},
         {"bad-input/a-config-of-another-model-is-refused", a_config_of_another_model_is_refused},

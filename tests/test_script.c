@@ -241,6 +241,13 @@ tf_status tf_rank_text(const tf_plan *plan, const tf_rank_options *options, tf_t
     return TF_OK;
 }
 
+tf_status tf_admit(const char *operation, uint32_t world, tf_error *err) {
+    if (world >= 1 && world <= 4) return TF_OK;
+    tf_fail(err, TF_W_WORLD_NOT_ADMITTED, "asking for %s", operation);
+    tf_found(err, "%u ranks", world);
+    return tf_expected(err, "1, 2, 3, 4");
+}
+
 void tf_admission_describe(bool json, tf_text *out) {
     (void)json;
     text_add(out, "plan 1 2 3 4 8\n");

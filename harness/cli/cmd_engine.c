@@ -156,7 +156,7 @@ static tf_status run_plan(const session *s, const args *a, tf_error *err) {
     subject on = {0};
     tf_plan *plan = NULL;
     tf_text out = {0};
-    TF_TRY(subject_open(s, a, &on, err));
+    TF_TRY(subject_open(s, a, "plan", &on, err));
     if (!a->given[OPT_RANK]) {
         TF_TRY(plan_all(&on, a->given[OPT_JSON], &out, err));
     } else {
@@ -177,6 +177,13 @@ done:
 }
 
 /* ---- emit ---- */
+
+/* As admission calls it. */
+static const char *emit_operation(tf_phase phase) {
+    static const char *const names[TF_PHASE_COUNT] = {"emit decode", "emit prefill", "emit draft",
+                                                      "emit prefetch"};
+    return names[phase];
+}
 
 static tf_status emit_request(const args *a, tf_emit_request *request, tf_error *err) {
     *request = (tf_emit_request){.phase = TF_PHASE_DECODE, .layer = TF_ALL_LAYERS};
@@ -207,7 +214,7 @@ static tf_status run_emit(const session *s, const args *a, tf_error *err) {
     tf_emit_request request;
     TF_TRY(emit_request(a, &request, err));
     TF_TRY(subject_need_rank(a, err));
-    TF_TRY(subject_open(s, a, &on, err));
+    TF_TRY(subject_open(s, a, emit_operation(request.phase), &on, err));
     TF_TRY(tf_plan_make(on.pack, &on.split, &plan, err));
     TF_TRY(tf_emit(plan, &request, &calls, err));
     if (a->given[OPT_BUFFERS])
@@ -236,7 +243,7 @@ static tf_status run_needs(const session *s, const args *a, tf_error *err) {
     tf_status status = TF_OK;
     subject on = {0};
     tf_text out = {0};
-    TF_TRY(subject_open(s, a, &on, err));
+    TF_TRY(subject_open(s, a, "plan", &on, err));
     TF_TRY(tf_needs(on.pack, &on.split, a->given[OPT_JSON], &out, err));
     TF_TRY(out_text(&out, err));
 done:
@@ -248,7 +255,7 @@ done:
 static tf_status run_calls_check(const session *s, const args *a, tf_error *err) {
     subject on = {0};
     tf_text report = {0};
-    tf_status status = subject_open(s, a, &on, err);
+    tf_status status = subject_open(s, a, NULL, &on, err);
     if (status == TF_OK) {
         status = tf_calls_check(on.pack, a->operands[0], &report, err);
         /* The report is wanted most when the lists differ. */

@@ -79,7 +79,7 @@ done:
 static tf_status run_rank_write(const session *s, const args *a, tf_error *err) {
     tf_status status = TF_OK;
     subject on = {0};
-    TF_TRY(subject_open(s, a, &on, err));
+    TF_TRY(subject_open(s, a, "rank files", &on, err));
     if (a->given[OPT_RANK]) {
         TF_TRY(write_rank(&on, on.split.rank, a, err));
         goto done;
@@ -102,7 +102,7 @@ static tf_status run_rank_digest(const session *s, const args *a, tf_error *err)
     progress shown = {.what = "digesting"};
     tf_rank_options options = rank_options(a, &shown);
     TF_TRY(subject_need_rank(a, err));
-    TF_TRY(subject_open(s, a, &on, err));
+    TF_TRY(subject_open(s, a, "rank files", &on, err));
     TF_TRY(tf_plan_make(on.pack, &on.split, &plan, err));
     TF_TRY(tf_rank_text(plan, &options, &text, &digest, err));
     progress_end(&shown);
@@ -146,7 +146,7 @@ static tf_status run_rank_verify(const session *s, const args *a, tf_error *err)
     TF_TRY(parse_verify(a, &mode, err));
     if (a->given[OPT_PACK]) {
         TF_TRY(subject_need_rank(a, err));
-        TF_TRY(subject_open(s, a, &on, err));
+        TF_TRY(subject_open(s, a, "rank files", &on, err));
         TF_TRY(tf_plan_make(on.pack, &on.split, &plan, err));
     }
     status = tf_rank_verify(a->operands[0], plan, mode, a->given[OPT_JSON], &options, &report, err);

@@ -43,10 +43,12 @@ static tf_status need_pack(const args *a, tf_error *err) {
     return tf_remedy(err, "add --pack PACK");
 }
 
-tf_status subject_open(const session *s, const args *a, subject *out, tf_error *err) {
+tf_status subject_open(const session *s, const args *a, const char *operation, subject *out,
+                       tf_error *err) {
     tf_status status = TF_OK;
     TF_TRY(need_pack(a, err));
     TF_TRY(subject_split(a, &out->split, err));
+    if (operation != NULL) TF_TRY(tf_admit(operation, out->split.world, err));
     TF_TRY(tf_pack_open(a->text[OPT_PACK], s->cache, &out->pack, err));
 done:
     return status;

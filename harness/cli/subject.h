@@ -14,7 +14,9 @@ typedef struct subject {
     tf_split split;
 } subject;
 
-tf_status subject_open(const session *s, const args *a, subject *out, tf_error *err);
+/* Asks admission for the operation (NULL: one of no world) before it opens the pack. */
+tf_status subject_open(const session *s, const args *a, const char *operation, subject *out,
+                       tf_error *err);
 void subject_close(subject *on);
 /* The split alone. */
 tf_status subject_split(const args *a, tf_split *split, tf_error *err);

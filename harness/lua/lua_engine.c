@@ -143,6 +143,8 @@ pack_object *lua_engine_case(lua_State *L, int index, const char *use, tf_split 
     bind_get_number(L, index, "rank", 0, UINT32_MAX, &rank);
     *split = (tf_split){.world = (uint32_t)world, .rank = (uint32_t)rank};
     if (world <= TF_WORLD_MAX) read_weights(L, index, split);
+    tf_error err = {0};
+    host_try(L, tf_admit("plan", split->world, &err), &err);
     if (bind_raw_field(L, index, "pack") == LUA_TNIL) luaL_error(L, "%s: no pack is named", use);
     pack_object *p = push_pack_value(L, lua_gettop(L));
     lua_remove(L, -2);
