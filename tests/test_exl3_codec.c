@@ -19,7 +19,7 @@ enum {
 static const uint32_t WIDTHS[] = {2, 3, 4, 5, 6, 8};
 
 /* One part of a vector, copied so that it is aligned; NULL when absent. */
-static void *part(const golden_file *unit, uint32_t bits, const char *name) {
+static void *part(golden_file *unit, uint32_t bits, const char *name) {
     char full[64];
     golden_tensor tensor;
     snprintf(full, sizeof full, "exl3.%u.%s", bits, name);
@@ -94,7 +94,7 @@ static void every_width_reads_the_ring_as_defined(check_case *t) {
         }
         exl3_decode_tile(EXL3_MCG, half_bits, words, tile);
         for (uint32_t i = 0; i < 256; i++) {
-            uint32_t end = (uint32_t)floor((double)half_bits / 2.0 * (i + 1));
+            uint32_t end = (uint32_t)floor((double)half_bits / 2.0 * (double)(i + 1));
             uint16_t state = 0;
             for (uint32_t b = 0; b < 16; b++) {
                 uint32_t at = (end + 128 * half_bits - 16 + b) % (128 * half_bits);

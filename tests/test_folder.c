@@ -133,9 +133,9 @@ static void impossible_places_are_refused(check_case *t) {
 
 #ifdef TF_FAULT
 static void survives_every_failed_step(check_case *t) {
+    const char *dir = check_tmpdir(t);
     bool fired = true;
     for (uint64_t n = 1; fired && n < 100; n++) {
-        const char *dir = check_tmpdir(t);
         char path[1200];
         folder_writer w;
         tf_error err = {0};

@@ -163,9 +163,8 @@ static tf_status lay_out_shard(job *j, shard *s, const inventory_tensor **tensor
     }
     s->offsets[s->count] = at;
     text_char(&s->header, '}');
-    while (s->header.length % 8 != 0) {
-        text_char(&s->header, ' ');
-    }
+    static const char blanks[] = "       ";
+    text_add_n(&s->header, blanks, (8 - s->header.length % 8) % 8);
     return text_done(&s->header, err);
 }
 

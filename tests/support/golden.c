@@ -27,6 +27,7 @@ bool golden_open(const char *path, golden_file *out) {
     }
     if (length > out->n - 8) return false;
     out->data_begin = (size_t)length + 8;
+    out->hint = 8;
     return true;
 }
 
@@ -35,8 +36,7 @@ void golden_close(golden_file *file) {
     *file = (golden_file){0};
 }
 
-/* First place of `text` in [from, to), or NULL. */
-static const char *within(const char *from, const char *to, const char *text) {
+const char *golden_seek(const char *from, const char *to, const char *text) {
     size_t n = strlen(text);
     for (const char *at = from; at + n <= to; at++) {
         at = memchr(at, text[0], (size_t)(to - at) - n + 1);
@@ -56,16 +56,18 @@ static void read_shape(const char *at, char *to, size_t size) {
     if (n == 0) snprintf(to, size, "scalar");
 }
 
-bool golden_find(const golden_file *file, const char *name, golden_tensor *out) {
+bool golden_find(golden_file *file, const char *name, golden_tensor *out) {
     const char *end = file->bytes + file->data_begin;
     char key[600];
     snprintf(key, sizeof key, "\"%s\":", name);
-    const char *at = within(file->bytes + 8, end, key);
+    const char *at = golden_seek(file->bytes + file->hint, end, key);
+    if (at == NULL) at = golden_seek(file->bytes + 8, end, key);
     if (at == NULL) return false;
-    const char *close = within(at, end, "}");
-    const char *dtype = within(at, end, "\"dtype\":");
-    const char *shape = within(at, end, "\"shape\":");
-    const char *offsets = within(at, end, "\"data_offsets\":");
+    file->hint = (size_t)(at - file->bytes);
+    const char *close = golden_seek(at, end, "}");
+    const char *dtype = golden_seek(at, end, "\"dtype\":");
+    const char *shape = golden_seek(at, end, "\"shape\":");
+    const char *offsets = golden_seek(at, end, "\"data_offsets\":");
     if (close == NULL || dtype == NULL || shape == NULL || offsets == NULL) return false;
     if (sscanf(dtype + 8, " \"%15[A-Z0-9_]\"", out->dtype) != 1) return false;
     if (sscanf(offsets + 15, " [ %zu , %zu ]", &out->begin, &out->end) != 2) return false;
@@ -78,7 +80,7 @@ bool golden_find(const golden_file *file, const char *name, golden_tensor *out) 
 size_t golden_count(const golden_file *file) {
     size_t count = 0;
     const char *end = file->bytes + file->data_begin;
-    for (const char *at = file->bytes + 8; (at = within(at, end, "\"data_offsets\"")) != NULL;
+    for (const char *at = file->bytes + 8; (at = golden_seek(at, end, "\"data_offsets\"")) != NULL;
          at++) {
         count++;
     }

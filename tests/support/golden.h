@@ -11,6 +11,7 @@ typedef struct golden_file {
     char *bytes; /* owned; golden_close */
     size_t n;
     size_t data_begin;
+    size_t hint; /* where the last search ended: the next one is usually near */
 } golden_file;
 
 typedef struct golden_tensor {
@@ -24,7 +25,9 @@ typedef struct golden_tensor {
 bool golden_read(const char *path, char **bytes, size_t *n);
 bool golden_open(const char *path, golden_file *out);
 void golden_close(golden_file *file);
-bool golden_find(const golden_file *file, const char *name, golden_tensor *out);
+bool golden_find(golden_file *file, const char *name, golden_tensor *out);
+/* First place of `text` in [from, to), or NULL: bytes after the header are not looked at. */
+const char *golden_seek(const char *from, const char *to, const char *text);
 /* Tensors in the header. */
 size_t golden_count(const golden_file *file);
 
