@@ -1,49 +1,11 @@
 #include "harness/lua/bind.h"
 
 #include "engine/base/check.h"
+#include "engine/base/nearest.h"
 
 #include <lauxlib.h>
 #include <stdint.h>
 #include <string.h>
-
-/* ---- nearest names -------------------------------------------------------------------------- */
-
-#define NAME_MAX_BYTES 48
-
-/* Edits from a to b: insert, delete, replace, swap neighbours. */
-static size_t distance(const char *a, const char *b) {
-    size_t n = strlen(a), m = strlen(b);
-    if (n > NAME_MAX_BYTES || m > NAME_MAX_BYTES) return SIZE_MAX;
-    size_t rows[3][NAME_MAX_BYTES + 1];
-    for (size_t j = 0; j <= m; j++)
-        rows[0][j] = j;
-    for (size_t i = 1; i <= n; i++) {
-        size_t *now = rows[i % 3], *up = rows[(i + 2) % 3], *up2 = rows[(i + 1) % 3];
-        now[0] = i;
-        for (size_t j = 1; j <= m; j++) {
-            size_t best = up[j - 1] + (a[i - 1] != b[j - 1]);
-            if (up[j] + 1 < best) best = up[j] + 1;
-            if (now[j - 1] + 1 < best) best = now[j - 1] + 1;
-            bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-            if (swapped && up2[j - 2] + 1 < best) best = up2[j - 2] + 1;
-            now[j] = best;
-        }
-    }
-    return rows[n % 3][m];
-}
-
-const char *bind_nearest(const char *given, const char *const *names, size_t count) {
-    const char *best = NULL;
-    size_t least = strlen(given) / 3 + 2;
-    for (size_t i = 0; i < count; i++) {
-        bool begins = given[0] != '\0' && strncmp(given, names[i], strlen(given)) == 0;
-        size_t d = begins ? 0 : distance(given, names[i]);
-        if (d >= least) continue;
-        least = d;
-        best = names[i];
-    }
-    return best;
-}
 
 /* ---- objects -------------------------------------------------------------------------------- */
 
@@ -79,7 +41,7 @@ static int index_object(lua_State *L) {
         }
     }
     const char *given = luaL_tolstring(L, 2, NULL);
-    const char *near = bind_nearest(given, names, count);
+    const char *near = tf_nearest(given, names, count);
     return luaL_error(L, "a %s has no field '%s'%s%s%s", lua_tostring(L, lua_upvalueindex(3)),
                       given, near == NULL ? "" : ", perhaps '", near == NULL ? "" : near,
                       near == NULL ? "" : "'");
@@ -116,7 +78,7 @@ static int index_library(lua_State *L) {
         names[count++] = lua_tostring(L, -1);
     }
     const char *given = luaL_tolstring(L, 2, NULL);
-    const char *near = bind_nearest(given, names, count);
+    const char *near = tf_nearest(given, names, count);
     return luaL_error(L, "there is no %s.%s%s%s%s", lua_tostring(L, lua_upvalueindex(1)), given,
                       near == NULL ? "" : ", perhaps ", near == NULL ? "" : near,
                       near == NULL ? "" : "?");
@@ -208,7 +170,7 @@ void bind_check_keys(lua_State *L, int index, const char *act, const char *const
             known = known || strcmp(key, names[i]) == 0;
         if (known) continue;
         const char *given = luaL_tolstring(L, -1, NULL);
-        const char *near = bind_nearest(given, names, count);
+        const char *near = tf_nearest(given, names, count);
         luaL_error(L, "%s: unknown '%s'%s%s%s", act, given, near == NULL ? "" : ", perhaps '",
                    near == NULL ? "" : near, near == NULL ? "" : "'");
     }

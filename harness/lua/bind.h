@@ -44,8 +44,6 @@ void *bind_new(lua_State *L, const char *type, size_t bytes);
 /* The object at index, or an error that names what was found. */
 void *bind_object(lua_State *L, int index, const char *type);
 
-/* The name most like `given`, or NULL when none is near. */
-const char *bind_nearest(const char *given, const char *const *names, size_t count);
 /* Raises "act: unknown KEY, perhaps NEAR" for a key of the table at index that is none of names.
  * The table may be absent (nil or none). */
 void bind_check_keys(lua_State *L, int index, const char *act, const char *const *names,

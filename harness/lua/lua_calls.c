@@ -1,6 +1,7 @@
 #include "harness/lua/lua_objects.h"
 
 #include "engine/base/arena.h"
+#include "engine/base/nearest.h"
 #include "harness/pins/pinfile.h"
 
 #include <lauxlib.h>
@@ -74,7 +75,7 @@ static void read_request(lua_State *L, tf_emit_request *out) {
         const char *names[TF_PHASE_COUNT];
         for (int p = 0; p < TF_PHASE_COUNT; p++)
             names[p] = tf_phase_name((tf_phase)p);
-        const char *near = bind_nearest(phase, names, TF_PHASE_COUNT);
+        const char *near = tf_nearest(phase, names, TF_PHASE_COUNT);
         luaL_error(L, "tf.emit: unknown phase '%s'%s%s", phase, near == NULL ? "" : ", perhaps ",
                    near == NULL ? "" : near);
     }

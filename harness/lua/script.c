@@ -3,6 +3,7 @@
 #include "engine/base/check.h"
 #include "engine/base/io.h"
 #include "engine/base/limits.h"
+#include "engine/base/nearest.h"
 #include "harness/lua/host.h"
 #include "harness/lua/lua_book.h"
 #include "harness/lua/lua_command.h"
@@ -228,7 +229,7 @@ static tf_status find_run(const script *s, const char *name, size_t *index, tf_e
         }
         if (count < 256) names[count++] = s->entries[i].name;
     }
-    const char *near = bind_nearest(name, names, count);
+    const char *near = tf_nearest(name, names, count);
     tf_fail(err, TF_W_UNKNOWN_RUN, "looking for the run '%s' in %s", name, s->file_name);
     if (near != NULL) tf_expected(err, "%s, perhaps", near);
     return tf_remedy(err, "`tfverify run` without a name lists the runs");
@@ -252,7 +253,7 @@ static tf_status find_argument(const script_entry *entry, const char *word, size
     }
     char given[64];
     snprintf(given, sizeof given, "%.*s", (int)(n < 63 ? n : 63), word);
-    const char *near = bind_nearest(given, names, count);
+    const char *near = tf_nearest(given, names, count);
     tf_fail(err, TF_W_UNKNOWN_ARGUMENT, "reading the arguments of the run %s", entry->name);
     tf_found(err, "'%s'", word);
     if (equals == NULL) return tf_expected(err, "KEY=VALUE");
