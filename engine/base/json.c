@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Integers beyond it are not all doubles. */
-#define EXACT_MAX 9007199254740992.0
+/* From 2^53 on, a double may be another integer, rounded. */
+#define EXACT_MAX 9007199254740991.0
 
 struct json_doc {
     cJSON *root;
