@@ -34,7 +34,7 @@ static void close_file(file *f) {
     free(f->data);
 }
 
-/* Sizes from a byte to beyond the window, at places that run on, skip a little, or jump. */
+/* Sizes from a byte to beyond a block, at places that run on, skip a little, or jump. */
 static void next_read(check_random *r, uint64_t *at, size_t *n) {
     static const uint64_t scale[] = {8, 600, 5000, 70000, 600000};
     *n = 1 + (size_t)check_below(r, scale[check_below(r, COUNT(scale))]);
@@ -50,7 +50,7 @@ static void gives_the_bytes_asked_for(check_case *t) {
     file f;
     make_file(t, &f, "data", 1);
     uint8_t *got = malloc(FILE_BYTES);
-    rankread reader = {.window = malloc(RANKREAD_WINDOW)};
+    rankread reader = {.memory = malloc(RANKREAD_BYTES)};
     rankread_open(&reader, f.fd, f.path, f.size);
     uint64_t at = 0;
     for (int i = 0; i < 20000; i++) {
@@ -63,7 +63,7 @@ static void gives_the_bytes_asked_for(check_case *t) {
             break;
         at += n;
     }
-    free(reader.window);
+    free(reader.memory);
     free(got);
     close_file(&f);
 }
@@ -74,7 +74,7 @@ static void forgets_the_file_before(check_case *t) {
     uint8_t got[300];
     make_file(t, &a, "a", 1);
     make_file(t, &b, "b", 2);
-    rankread reader = {.window = malloc(RANKREAD_WINDOW)};
+    rankread reader = {.memory = malloc(RANKREAD_BYTES)};
     rankread_open(&reader, a.fd, a.path, a.size);
     CHECK_U64(t, rankread_at(&reader, 0, got, sizeof got, &err), TF_OK);
     CHECK(t, memcmp(got, a.data, sizeof got) == 0);
@@ -83,7 +83,7 @@ static void forgets_the_file_before(check_case *t) {
     rankread_open(&reader, a.fd, b.path, b.size);
     CHECK_U64(t, rankread_at(&reader, 0, got, sizeof got, &err), TF_OK);
     CHECK(t, memcmp(got, b.data, sizeof got) == 0);
-    free(reader.window);
+    free(reader.memory);
     close_file(&a);
     close_file(&b);
 }
@@ -93,13 +93,13 @@ static void names_a_file_that_shrank(check_case *t) {
     tf_error err = {0};
     uint8_t got[100];
     make_file(t, &f, "data", 3);
-    rankread reader = {.window = malloc(RANKREAD_WINDOW)};
+    rankread reader = {.memory = malloc(RANKREAD_BYTES)};
     rankread_open(&reader, f.fd, f.path, f.size);
     CHECK(t, truncate(f.path, 5000) == 0);
     CHECK_U64(t, rankread_at(&reader, 10000, got, sizeof got, &err), TF_IO);
     CHECK_U64(t, err.word, TF_W_CANNOT_READ);
     CHECK(t, strstr(err.what, f.path) != NULL);
-    free(reader.window);
+    free(reader.memory);
     close_file(&f);
 }
 

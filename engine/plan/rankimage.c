@@ -88,8 +88,8 @@ tf_status rankscratch_take(uint32_t workers, size_t chunk_bytes, rankscratch **o
     for (uint32_t i = 0; ok && i < workers; i++) {
         s[i].chunk_bytes = chunk_bytes;
         s[i].chunk = mem_take_aligned(RANKFILE_ALIGN, chunk_bytes);
-        s[i].reader.window = mem_take_aligned(RANKFILE_ALIGN, RANKREAD_WINDOW);
-        ok = s[i].chunk != NULL && s[i].reader.window != NULL;
+        s[i].reader.memory = mem_take_aligned(RANKFILE_ALIGN, RANKREAD_BYTES);
+        ok = s[i].chunk != NULL && s[i].reader.memory != NULL;
     }
     *out = ok ? s : NULL;
     if (ok) return TF_OK;
@@ -101,7 +101,7 @@ void rankscratch_free(rankscratch *scratch, uint32_t workers) {
     if (scratch == NULL) return;
     for (uint32_t i = 0; i < workers; i++) {
         mem_free(scratch[i].chunk);
-        mem_free(scratch[i].reader.window);
+        mem_free(scratch[i].reader.memory);
     }
     mem_free(scratch);
 }
