@@ -97,8 +97,11 @@ void rule_every_code_word_is_provoked(const tree *t, complaints *c) {
         char constant[80];
         char shown[80];
         snprintf(constant, sizeof constant, "TF_W_%s", name);
+        char quoted[80];
         snprintf(shown, sizeof shown, "[%s]", word);
-        if (!tests_hold(t, constant, true) && !tests_hold(t, shown, false))
+        snprintf(quoted, sizeof quoted, "\"%s\"", word);
+        if (!tests_hold(t, constant, true) && !tests_hold(t, shown, false) &&
+            !tests_hold(t, quoted, false))
             complain(c, "engine/base/words.def:%u: no test provokes %s; write a case that cites %s",
                      tree_line_of(list->text, p + 1), word, constant);
     }
