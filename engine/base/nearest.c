@@ -1,6 +1,7 @@
 #include "engine/base/nearest.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 
 enum {
@@ -11,7 +12,7 @@ enum {
 static size_t distance(const char *a, const char *b) {
     size_t n = strlen(a);
     size_t m = strlen(b);
-    if (n > NEAR_MAX || m > NEAR_MAX) return NEAR_MAX;
+    if (n > NEAR_MAX || m > NEAR_MAX) return SIZE_MAX;
     size_t rows[3][NEAR_MAX + 1];
     for (size_t j = 0; j <= m; j++)
         rows[0][j] = j;

@@ -151,6 +151,7 @@ static tf_status list_index(const char *path, const json_doc *doc, index_entry *
     *count = json_count(map);
     if (!json_is_object(map) || *count == 0) {
         tf_fail(err, TF_W_BAD_JSON, "reading %s: weight_map", path);
+        tf_found(err, "%s", json_is_object(map) ? "an empty object" : "no object");
         return tf_expected(err, "an object of tensor names and file names");
     }
     *entries = mem_take(*count * sizeof **entries);
@@ -216,6 +217,18 @@ static tf_status compare_index(const tf_pack *pack, const char *path, index_entr
         k++;
     }
     return TF_OK;
+}
+
+tf_status pack_parse_index(const char *name, const char *json, size_t n, size_t *entries,
+                           tf_error *err) {
+    json_doc *doc = NULL;
+    index_entry *list = NULL;
+    *entries = 0;
+    tf_status status = json_parse(name, json, n, &doc, err);
+    if (status == TF_OK) status = list_index(name, doc, &list, entries, err);
+    json_free(doc);
+    mem_free(list);
+    return status;
 }
 
 /* ---- opening ---- */

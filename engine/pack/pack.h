@@ -77,4 +77,9 @@ typedef tf_status (*pack_each)(void *context, const pack_tensor *tensor, tf_erro
 tf_status pack_parse_header(const pack_header *header, pack_each each, void *context,
                             bool *header_only, tf_error *err);
 
+/* Parses an index over its shards, every entry a .safetensors beside it; the target of fuzzing.
+ * Fails with bad-json, bad-shard-name, too-large. */
+tf_status pack_parse_index(const char *name, const char *json, size_t n, size_t *entries,
+                           tf_error *err);
+
 #endif
