@@ -163,6 +163,8 @@ static void an_index_must_tell_the_truth(check_case *t) {
         {"{\"weight_map\":{\"aa\":\"" TWO "\",\"b\":\"" ONE "\"}}", TF_W_INDEX_DIFFERS, "tensor a",
          "not in the index"},
         {"{\"weight_map\":{\"a\":\"../x.safetensors\"}}", TF_W_BAD_SHARD_NAME, "tensor a", "../x"},
+        {"{\"weight_map\":{\"a\":\"/tmp/x.safetensors\"}}", TF_W_BAD_SHARD_NAME, "tensor a",
+         "/tmp/x"},
         {"{\"weight_map\":{\"a\":\"/etc/passwd\"}}", TF_W_BAD_SHARD_NAME, "tensor a",
          "/etc/passwd"},
         {"{\"weight_map\":{\"a\":\"x.bin\"}}", TF_W_BAD_SHARD_NAME, "tensor a", "x.bin"},
