@@ -73,7 +73,10 @@ static void counts_workers_within_jobs(check_case *t) {
 static void reports_the_lowest_failed_job(check_case *t) {
     for (int round = 0; round < 5; round++) {
         ledger l = quiet_ledger();
-        l.fails_at[0] = 12, l.fails_at[1] = 10, l.fails_at[2] = 11, l.fail_count = 3;
+        l.fails_at[0] = 12;
+        l.fails_at[1] = 10;
+        l.fails_at[2] = 11;
+        l.fail_count = 3;
         l.slow = 10;
         tf_error err = {0};
         CHECK_U64(t, thread_run(4, JOBS, one_job, &l, &err), TF_USAGE);
@@ -83,7 +86,8 @@ static void reports_the_lowest_failed_job(check_case *t) {
 
 static void starts_no_job_after_a_failure(check_case *t) {
     ledger l = quiet_ledger();
-    l.fails_at[0] = 5, l.fail_count = 1;
+    l.fails_at[0] = 5;
+    l.fail_count = 1;
     tf_error err = {0};
     CHECK_U64(t, thread_run(1, JOBS, one_job, &l, &err), TF_USAGE);
     for (size_t i = 0; i < JOBS; i++)

@@ -4,6 +4,7 @@
  * all that is kept, so a header of 150,000 tensors costs its list and nothing more.
  * Trap: offsets are believed only after all of them together tile the data area exactly. */
 #include "engine/base/arena.h"
+#include "engine/base/check.h"
 #include "engine/base/limits.h"
 #include "engine/pack/pack.h"
 
@@ -55,11 +56,17 @@ static int refuse(parse *p, const char *found, const char *expected) {
     return 0;
 }
 
+/* A callback's failure, recorded in p->err: parsing ends. */
+static int stop(tf_status status) {
+    TF_ASSERT(status != TF_OK);
+    return 0;
+}
+
 static int begin_tensor(parse *p, const unsigned char *key, size_t n) {
     if (p->count == p->capacity) {
         size_t capacity = p->capacity == 0 ? 256 : p->capacity * 2;
         entry *grown = mem_grow(p->entries, capacity * sizeof *grown);
-        if (grown == NULL) return tf_fail(p->err, TF_W_NO_MEMORY, "reading %s", p->file), 0;
+        if (grown == NULL) return stop(tf_fail(p->err, TF_W_NO_MEMORY, "reading %s", p->file));
         p->entries = grown;
         p->capacity = capacity;
     }
@@ -69,10 +76,10 @@ static int begin_tensor(parse *p, const unsigned char *key, size_t n) {
     }
     if (p->count >= TF_TENSORS_MAX) {
         tf_fail(p->err, TF_W_TOO_LARGE, "reading %s", p->file);
-        return tf_expected(p->err, "at most %u tensors", TF_TENSORS_MAX), 0;
+        return stop(tf_expected(p->err, "at most %u tensors", TF_TENSORS_MAX));
     }
     char *name = arena_copy(&p->names, (const char *)key, n);
-    if (name == NULL) return tf_fail(p->err, TF_W_NO_MEMORY, "reading %s", p->file), 0;
+    if (name == NULL) return stop(tf_fail(p->err, TF_W_NO_MEMORY, "reading %s", p->file));
     p->entries[p->count++] = (entry){.tensor = {.name = name}};
     p->seen = 0;
     p->offsets = 0;
@@ -115,7 +122,7 @@ static int on_string(void *context, const unsigned char *text, size_t n) {
     if (dtype_parse((const char *)text, n, &current(p)->tensor.dtype)) return 1;
     tf_fail(p->err, TF_W_UNKNOWN_DTYPE, "reading %s: tensor %s", p->file, current(p)->tensor.name);
     tf_found(p->err, "'%.*s'", (int)(n < 64 ? n : 64), (const char *)text);
-    return tf_expected(p->err, "BF16, F16, F32, F8_E4M3, F8_E8M0, I16, I32, I64 or the like"), 0;
+    return stop(tf_expected(p->err, "BF16, F16, F32, F8_E4M3, F8_E8M0, I16, I32, I64 or the like"));
 }
 
 static bool whole_number(const char *text, size_t n, uint64_t *out) {

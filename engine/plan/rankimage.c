@@ -142,8 +142,14 @@ static tf_status source_fill(source *s, uint8_t *to, size_t n, tf_error *err) {
         to += take;
         n -= (size_t)take;
         s->at += take;
-        if (s->at == span.length) s->at = 0, s->run++;
-        if (s->run == span.count) s->run = 0, s->span++;
+        if (s->at == span.length) {
+            s->at = 0;
+            s->run++;
+        }
+        if (s->run == span.count) {
+            s->run = 0;
+            s->span++;
+        }
     }
     return TF_OK;
 }

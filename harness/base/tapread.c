@@ -81,7 +81,8 @@ static tap_outcome directive(reader *r, const char *text, size_t n, bool ok) {
     size_t skip = 0;
     while (skip < n && (text[skip] == '#' || text[skip] == ' '))
         skip++;
-    text += skip, n -= skip;
+    text += skip;
+    n -= skip;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         if (!begins_word(text, n, known[i].word)) continue;
         size_t at = 0;

@@ -144,7 +144,10 @@ static tf_status parse_option(const command *c, char **words, size_t count, size
                               tf_error *err) {
     const char *word = words[*at];
     size_t n = strcspn(word, "=");
-    if (strcmp(word, "-h") == 0) word = options[OPT_HELP].name, n = strlen(word);
+    if (strcmp(word, "-h") == 0) {
+        word = options[OPT_HELP].name;
+        n = strlen(word);
+    }
     for (size_t id = 0; id < OPT_COUNT; id++) {
         const option *o = &options[id];
         if (!takes(c, id) || strlen(o->name) != n || strncmp(word, o->name, n) != 0) continue;

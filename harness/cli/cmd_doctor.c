@@ -72,8 +72,6 @@ static void doctor_json(const session *s, tf_text *out) {
     text_json(out, SUMMARY_COMPILER);
     text_add(out, ",\"build\":");
     text_json(out, SUMMARY_BUILD);
-    text_add(out, ",\"sanitize\":");
-    text_json(out, SUMMARY_SANITIZE);
     text_print(out, ",\"cores\":%u,\"project\":", thread_cores());
     text_json(out, s->root);
     text_add(out, ",\"store\":");
@@ -93,8 +91,7 @@ static void doctor_json(const session *s, tf_text *out) {
 
 static void doctor_table(const session *s, tf_text *out) {
     char path[TF_PATH_BYTES_MAX];
-    text_print(out, "tfverify %s, built by %s (%s%s%s)\n", TF_VERSION, SUMMARY_COMPILER,
-               SUMMARY_BUILD, SUMMARY_SANITIZE[0] == '\0' ? "" : ", ", SUMMARY_SANITIZE);
+    text_print(out, "tfverify %s, built by %s (%s)\n", TF_VERSION, SUMMARY_COMPILER, SUMMARY_BUILD);
     text_print(out, "cores    %u\n", thread_cores());
     text_print(out, "project  %s\n", s->root[0] == '\0' ? "none here (no scripts.lua)" : s->root);
     text_print(out, "store    %s\n", s->db[0] == '\0' ? "none (no project, no --db)" : s->db);

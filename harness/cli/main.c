@@ -162,7 +162,10 @@ static tf_status run(char **argv, size_t count, tf_error *err) {
         /* Nothing was asked, so nothing was answered. */
         return count == 0 && status == TF_OK ? TF_USAGE : status;
     }
-    if (is_help(words[0])) words++, count--;
+    if (is_help(words[0])) {
+        words++;
+        count--;
+    }
     size_t used = 0;
     const command *c = find(words, count, &used);
     if (c == NULL) return unknown_command(words, count, err);
