@@ -115,10 +115,14 @@ static const char *layer_text(uint32_t layer, char text[24]) {
 
 /* ---- encode --------------------------------------------------------------------------------- */
 
+uint64_t rankfile_entry_bytes(const char *name, uint32_t dims) {
+    return sizeof(disk_entry) + 8u * dims + strlen(name);
+}
+
 uint64_t rankfile_index_bytes(const rankfile_entry *entries, uint32_t count) {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < count; i++)
-        bytes += sizeof(disk_entry) + 8u * entries[i].dims + strlen(entries[i].name);
+        bytes += rankfile_entry_bytes(entries[i].name, entries[i].dims);
     return bytes;
 }
 

@@ -117,6 +117,7 @@ tf_status rankfile_parse_header(const char *path, const uint8_t *header, uint64_
                                 rankfile_head *head, tf_error *err);
 tf_status rankfile_parse_index(rankfile *file, const uint8_t *front, tf_error *err);
 /* The inverse: fills front[rankfile_data_begin(head->index_bytes)] and head->index. */
+uint64_t rankfile_entry_bytes(const char *name, uint32_t dims);
 uint64_t rankfile_index_bytes(const rankfile_entry *entries, uint32_t count);
 void rankfile_encode(rankfile_head *head, const rankfile_entry *entries, uint8_t *front);
 

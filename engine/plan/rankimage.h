@@ -20,9 +20,8 @@
 /* One file to be. */
 typedef struct rankimage {
     char name[RANKFILE_NAME_SIZE];
-    rankfile_head head;      /* its index digest comes with rankimage_make */
-    const plan_item *items;  /* [head.entries]; plan owns */
-    rankfile_entry *entries; /* their digests come with rankimage_make */
+    rankfile_head head;     /* its index digest comes with rankimage_make */
+    const plan_item *items; /* [head.entries]; plan owns */
 } rankimage;
 
 typedef struct rankimage_set {
@@ -33,7 +32,7 @@ typedef struct rankimage_set {
     tf_arena arena;
 } rankimage_set;
 
-/* Lays out every file: names, offsets, lengths.  Free with rankimage_free, also after a failure. */
+/* Lays out every file: name and length.  Free with rankimage_free, also after a failure. */
 tf_status rankimage_plan(const tf_plan *plan, rankimage_set *out, tf_error *err);
 void rankimage_free(rankimage_set *set);
 /* The image of that layer, or NULL. */
@@ -43,6 +42,8 @@ const rankimage *rankimage_find(const rankimage_set *set, uint32_t layer);
 typedef struct rankscratch {
     uint8_t *chunk; /* [chunk_bytes], aligned for direct writes */
     size_t chunk_bytes;
+    rankfile_entry *entries; /* [entry_capacity] of the file in the making */
+    uint32_t entry_capacity;
     rankread reader;
     char path[2 * TF_PATH_BYTES_MAX]; /* of the file that reader reads */
 } rankscratch;
@@ -54,13 +55,16 @@ typedef struct rankscratch {
 tf_status rankscratch_take(uint32_t workers, size_t chunk_bytes, rankscratch **out, tf_error *err);
 void rankscratch_free(rankscratch *scratch, uint32_t workers);
 
-/* Takes whole blocks of RANKFILE_ALIGN from aligned memory: the payload area in order, then the
- * front at offset 0; a file that fits the chunk all at once. */
-typedef tf_status (*rankimage_put)(void *context, const uint8_t *data, size_t n, uint64_t offset,
-                                   tf_error *err);
+/* Where a file's bytes go: whole blocks of RANKFILE_ALIGN from aligned memory, each once, the front
+ * at offset 0 last or with all the rest.  A sink that only counts may get NULL and no offsets. */
+typedef struct rankimage_sink {
+    tf_status (*put)(void *context, const uint8_t *data, size_t n, uint64_t offset, tf_error *err);
+    void *context;
+    bool only_counts;
+} rankimage_sink;
 /* Makes the file's bytes and its digest, reading the source once. */
 tf_status rankimage_make(rankimage *image, const tf_pack *pack, rankscratch *scratch,
-                         rankimage_put put, void *context, tf_digest *digest, tf_error *err);
+                         const rankimage_sink *sink, tf_digest *digest, tf_error *err);
 
 /* What is done of all, told from one thread at a time. */
 typedef struct rankmeter {

@@ -5,44 +5,53 @@
 
 #include <string.h>
 
-/* From here on copying twice costs more than the call it saves. */
-#define LONG_READ ((size_t)64 << 10)
-
 void rankread_open(rankread *r, int fd, const char *path, uint64_t limit) {
     r->fd = fd;
     r->path = path;
     r->limit = limit;
-    memset(r->held, 0, sizeof r->held);
+    r->begin = r->end = r->last = 0;
 }
 
-/* The memory of that block, read if it is not there; NULL with err set when it cannot be. */
-static const uint8_t *block_at(rankread *r, uint64_t block, tf_error *err) {
-    size_t slot = (size_t)(block % RANKREAD_SLOTS);
-    uint8_t *memory = r->memory + slot * RANKREAD_BLOCK;
-    if (TF_ONLY_SPEED(r->held[slot] == block + 1)) return memory;
-    uint64_t begin = block * RANKREAD_BLOCK;
-    uint64_t n = r->limit - begin;
-    if (n > RANKREAD_BLOCK) n = RANKREAD_BLOCK;
-    r->held[slot] = 0;
-    if (io_read_at(r->fd, r->path, memory, (size_t)n, begin, err) != TF_OK) return NULL;
-    r->held[slot] = block + 1;
-    return memory;
+/* Will the bytes between be cheaper to read than another call is?  Runs of a column split lie a
+ * row apart. */
+static bool is_near(const rankread *r, uint64_t at, size_t n) {
+    const uint64_t page = 4096, gap_factor = 8;
+    if (at < r->last) return false;
+    uint64_t gap = at - r->last;
+    return gap <= page || gap <= gap_factor * n;
+}
+
+static tf_status fill(rankread *r, uint64_t at, size_t n, tf_error *err) {
+    r->begin = r->end = 0;
+    tf_status status = io_read_at(r->fd, r->path, r->window, n, at, err);
+    if (status != TF_OK) return status;
+    r->begin = at;
+    r->end = at + n;
+    return TF_OK;
+}
+
+tf_status rankread_view(rankread *r, uint64_t at, size_t n, const uint8_t **view, tf_error *err) {
+    TF_ASSERT(n < RANKREAD_LONG && at <= r->limit && n <= r->limit - at);
+    if (at < r->begin || at + n > r->end) {
+        uint64_t reach = r->limit - at;
+        if (reach > RANKREAD_WINDOW) reach = RANKREAD_WINDOW;
+        if (TF_ONLY_SPEED(!is_near(r, at, n))) reach = n;
+        tf_status status = fill(r, at, (size_t)reach, err);
+        if (status != TF_OK) return status;
+    }
+    r->last = at + n;
+    *view = r->window + (at - r->begin);
+    return TF_OK;
 }
 
 tf_status rankread_at(rankread *r, uint64_t at, void *to, size_t n, tf_error *err) {
+    const uint8_t *view = NULL;
     TF_ASSERT(at <= r->limit && n <= r->limit - at);
-    if (TF_ONLY_SPEED(n >= LONG_READ)) return io_read_at(r->fd, r->path, to, n, at, err);
-    uint8_t *out = to;
-    while (n > 0) {
-        const uint8_t *memory = block_at(r, at / RANKREAD_BLOCK, err);
-        if (memory == NULL) return err->status;
-        size_t within = (size_t)(at % RANKREAD_BLOCK);
-        size_t take = RANKREAD_BLOCK - within;
-        if (take > n) take = n;
-        memcpy(out, memory + within, take);
-        out += take;
-        at += take;
-        n -= take;
+    if (TF_ONLY_SPEED(n >= RANKREAD_LONG)) {
+        r->last = at + n;
+        return io_read_at(r->fd, r->path, to, n, at, err);
     }
-    return TF_OK;
+    tf_status status = rankread_view(r, at, n, &view, err);
+    if (status == TF_OK) memcpy(to, view, n);
+    return status;
 }

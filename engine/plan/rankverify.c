@@ -105,17 +105,19 @@ static tf_status check_against_image(const rankfile *file, const rankimage *imag
         return tf_expected(err, "%" PRIu32, image->head.entries);
     }
     for (uint32_t i = 0; i < file->head.entries; i++) {
-        const rankfile_entry *f = &file->entries[i], *e = &image->entries[i];
-        const char *field = strcmp(f->name, e->name) != 0 ? "name"
-                            : f->dtype != e->dtype        ? "dtype"
-                            : f->dims != e->dims          ? "dims"
-                            : memcmp(f->shape, e->shape, sizeof f->shape[0] * e->dims) != 0
+        const rankfile_entry *f = &file->entries[i];
+        const plan_item *item = &image->items[i];
+        const pack_tensor *t = item->tensor;
+        const char *field = strcmp(f->name, item->image) != 0 ? "name"
+                            : f->dtype != t->dtype            ? "dtype"
+                            : f->dims != t->dims              ? "dims"
+                            : memcmp(f->shape, item->shape, sizeof f->shape[0] * t->dims) != 0
                                 ? "shape"
                                 : NULL;
         if (field == NULL) continue;
         tf_fail(err, TF_W_WRONG_INDEX, "reading %s: %s of entry %" PRIu32, file->path, field, i);
         tf_found(err, "%s %s", f->name, dtype_name(f->dtype));
-        return tf_expected(err, "%s %s", e->name, dtype_name(e->dtype));
+        return tf_expected(err, "%s %s", item->image, dtype_name(t->dtype));
     }
     return TF_OK;
 }

@@ -98,8 +98,9 @@ static tf_status count_bytes(void *context, const uint8_t *data, size_t n, uint6
 
 static tf_status digest_one(void *context, size_t index, uint32_t worker, tf_error *err) {
     writing *w = context;
-    return rankimage_make(&w->images.images[index], w->plan->pack, &w->scratch[worker], count_bytes,
-                          &w->meter, &w->set.rows[index].digest, err);
+    rankimage_sink sink = {.put = count_bytes, .context = &w->meter, .only_counts = true};
+    return rankimage_make(&w->images.images[index], w->plan->pack, &w->scratch[worker], &sink,
+                          &w->set.rows[index].digest, err);
 }
 
 tf_status rankfile_digest_set(const tf_plan *plan, const rankfile_options *options,
@@ -210,8 +211,9 @@ static tf_status keep_one(void *context, size_t index, uint32_t worker, tf_error
     if (!io_exists(path)) return TF_OK;
     rankmeter quiet;
     rankmeter_begin(&quiet, NULL, 0);
-    tf_status status = rankimage_make(image, w->plan->pack, &w->scratch[worker], only_stop,
-                                      &w->meter, &row->digest, err);
+    rankimage_sink sink = {.put = only_stop, .context = &w->meter, .only_counts = true};
+    tf_status status =
+        rankimage_make(image, w->plan->pack, &w->scratch[worker], &sink, &row->digest, err);
     w->kept[index] =
         status == TF_OK && is_whole(path, image, row->digest, &w->scratch[worker], &quiet);
     rankmeter_end(&quiet);
@@ -270,9 +272,10 @@ static tf_status write_one(void *context, size_t index, uint32_t worker, tf_erro
     tf_status status = TF_OK;
     if (w->kept[index]) return TF_OK;
     target t = {&w->writers[index], &w->meter};
+    rankimage_sink sink = {.put = put_to_file, .context = &t};
     rankset_path(w->folder, image->name, path);
     TF_TRY(io_create_direct(t.writer, path, image->head.file_bytes, err));
-    TF_TRY(rankimage_make(image, w->plan->pack, &w->scratch[worker], put_to_file, &t,
+    TF_TRY(rankimage_make(image, w->plan->pack, &w->scratch[worker], &sink,
                           &w->set.rows[index].digest, err));
     TF_TRY(io_finish(t.writer, err));
     TF_TRY(add_to_batch(w, (uint32_t)index, err));
