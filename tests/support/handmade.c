@@ -84,13 +84,16 @@ void handmade_pack(const char *dir, handmade_options options, handmade *out) {
         for (const recipe *r = recipes; r < recipes + COUNT(recipes); r++) {
             if (!used(r, &options, l - 1)) continue;
             pack_tensor *x = &p->tensors[p->tensor_count++];
-            *x = (pack_tensor){
-                .dtype = r->dtype, .dims = r->dims, .bytes = bytes_of(r), .offset = at};
+            *x = (pack_tensor){.dtype = r->dtype, .dims = r->dims, .bytes = bytes_of(r)};
             memcpy(x->shape, r->shape, sizeof r->shape);
             x->name = l == 0 ? arena_print(&p->arena, "top.%s", r->name)
                              : arena_print(&p->arena, "layers.%u.%s", l - 1, r->name);
-            at += x->bytes;
         }
+    }
+    /* Last to first: a plan's order is not the shard's. */
+    for (uint32_t i = p->tensor_count; i > 0; i--) {
+        p->tensors[i - 1].offset = at;
+        at += p->tensors[i - 1].bytes;
     }
     out->bytes = (size_t)at;
     out->data = malloc(out->bytes);
