@@ -1,6 +1,6 @@
 #include "engine/emit/pieces.h"
 
-/* Attention of target layers: compressed rows, index, choice, heads (MODEL 3, Attention). */
+/* Attention: compressed rows, index, choice, heads (MODEL 3, Attention). */
 
 /* Rows of compressed state that a request can hold. */
 static expr_int row_capacity(emitter *e, uint32_t ratio) {
@@ -123,10 +123,12 @@ static void emit_index(emitter *e, call_tensor h, call_tensor qr) {
     end_call(e);
 }
 
-/* 5.  A ring row is stored after the heads have read it: rows of this step come from `kv`. */
+/* 5.  A ring row is stored after the heads have read it: rows of this step come from `kv`.  A draft
+ * block's rows see its context ring and all rows of the block, and leave the ring as it is (MODEL 6). */
 static call_tensor emit_heads(emitter *e, const query_set *q) {
     const tf_config *c = e->config;
     const config_layer *layer = &c->layer[e->layer];
+    bool draft = layer->kind == LAYER_DRAFT;
     expr_int dim = num(c->head_dim);
     call_tensor ring =
         buffer2(e, state_role(e, 'w', e->layer, "kv"), DTYPE_F32, num(emit_ring(c)), dim);
@@ -151,44 +153,18 @@ static call_tensor emit_heads(emitter *e, const query_set *q) {
         put_none(e, "rows_capacity");
         put_none(e, "choice");
     }
-    put_bool(e, "causal", true);
+    put_bool(e, "causal", !draft);
     put_where(e);
     put(e, "y", o);
     end_call(e);
-    emit_store(e, "window", q->kv, ring, 1, emit_ring(c));
+    if (!draft) emit_store(e, "window", q->kv, ring, 1, emit_ring(c));
     return o;
 }
 
-call_tensor emit_target_attention(emitter *e, call_tensor h) {
+call_tensor emit_attend(emitter *e, call_tensor h) {
     const config_layer *layer = &e->config->layer[e->layer];
     query_set q = emit_queries(e, h);
     if (layer->owns_kv) emit_long_range(e, h);
     if (layer->owns_index) emit_index(e, h, q.qr);
     return emit_heads_out(e, emit_heads(e, &q));
-}
-
-/* A draft block's rows see the context ring, then all rows of the block (MODEL 6). */
-call_tensor emit_draft_attention(emitter *e, call_tensor h) {
-    const tf_config *c = e->config;
-    query_set q = emit_queries(e, h);
-    call_tensor ring = buffer2(e, state_role(e, 'w', e->layer, "kv"), DTYPE_F32, num(emit_ring(c)),
-                               num(c->head_dim));
-    call_tensor o = buffer3(e, "L.o", DTYPE_F32, e->rows, sym(e, EXPR_HEADS), num(c->head_dim));
-    begin_call(e, CALL_ATTEND, "attend");
-    grid(e, e->rows, sym(e, EXPR_HEADS), num(1));
-    put(e, "q", q.q);
-    put(e, "kv", q.kv);
-    put(e, "sink", split_weight(e, "attn.attn_sink", sym(e, EXPR_HEADS)));
-    put_real(e, "scale", 1.0 / __builtin_sqrt((double)c->head_dim));
-    put_int(e, "window", num(c->window));
-    put(e, "ring", ring);
-    put_int(e, "capacity", num(emit_ring(c)));
-    put_none(e, "rows");
-    put_none(e, "rows_capacity");
-    put_none(e, "choice");
-    put_bool(e, "causal", false);
-    put_where(e);
-    put(e, "y", o);
-    end_call(e);
-    return emit_heads_out(e, o);
 }

@@ -119,7 +119,7 @@ void emit_draft(emitter *e) {
     emit_embed(e, ids, &s);
     for (uint32_t i = 0; i < c->draft_layers && e->err->status == TF_OK; i++) {
         set_layer(e, c->target_layers + i);
-        emit_block(e, &s, emit_draft_attention);
+        emit_block(e, &s);
     }
     emit_stages(e, &s, newest);
 }

@@ -145,7 +145,7 @@ void emit_target(emitter *e) {
         set_layer(e, l);
         if (c->layer[l].engram != CONFIG_NONE) emit_engram(e, hashes, &s);
         if (c->layer[l].tap != CONFIG_NONE && c->draft_layers > 0) emit_tap(e, &s);
-        emit_block(e, &s, emit_target_attention);
+        emit_block(e, &s);
     }
     set_layer(e, CALL_TOP);
     emit_head(e, &s);

@@ -202,14 +202,14 @@ static void emit_post(emitter *e, const char *name, call_tensor x, const mix_set
 
 /* Each collapse takes the pre of the sublayer BEFORE (MODEL 3.3): attention the last block's,
  * which x.pre still holds, the experts attention's. */
-void emit_block(emitter *e, const stream_set *s, emit_attention attention) {
+void emit_block(emitter *e, const stream_set *s) {
     static const char *const attn[3] = {"hc_attn_fn", "hc_attn_base", "hc_attn_scale"};
     static const char *const ffn[3] = {"hc_ffn_fn", "hc_ffn_base", "hc_ffn_scale"};
     call_tensor h = emit_collapse(e, s, s->pre, "L.h");
     emit_norm(e, "attn_norm", h, "attn_norm.weight", h);
     call_tensor pre = buffer2(e, "L.pre", DTYPE_F32, e->rows, num(e->config->hc_mult));
     mix_set m = emit_mix(e, "mix_attn", s, pre, attn);
-    emit_post(e, "post_attn", attention(e, h), &m, s);
+    emit_post(e, "post_attn", emit_attend(e, h), &m, s);
 
     h = emit_collapse(e, s, pre, "L.h");
     emit_norm(e, "ffn_norm", h, "ffn_norm.weight", h);
@@ -217,7 +217,7 @@ void emit_block(emitter *e, const stream_set *s, emit_attention attention) {
     emit_post(e, "post_ffn", emit_experts(e, h), &m, s);
 }
 
-/* ---- attention, the parts that target and draft share ---- */
+/* ---- attention, before and after the heads ---- */
 
 query_set emit_queries(emitter *e, call_tensor h) {
     const tf_config *c = e->config;

@@ -25,12 +25,11 @@ stream_set emit_stream_set(emitter *e);
 
 /* Top: ids to streams (MODEL 3.1). */
 void emit_embed(emitter *e, call_tensor ids, const stream_set *s);
-/* A block's two sublayers; `attend` writes the attention's calls and returns its output [n, D]. */
-typedef call_tensor (*emit_attention)(emitter *e, call_tensor h);
-void emit_block(emitter *e, const stream_set *s, emit_attention attention);
-call_tensor emit_target_attention(emitter *e, call_tensor h);
-call_tensor emit_draft_attention(emitter *e, call_tensor h);
-/* What both share: q and this step's keys before, everything from the heads' output on after. */
+/* A block's two sublayers, of a target or a draft layer. */
+void emit_block(emitter *e, const stream_set *s);
+/* Attention's output [n, D] for its normed input [n, D]. */
+call_tensor emit_attend(emitter *e, call_tensor h);
+/* q and this step's keys; then everything from the heads' output on. */
 typedef struct query_set {
     call_tensor qr; /* [n, q_lora] */
     call_tensor q;  /* [n, H, hd], rotated */
