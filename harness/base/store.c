@@ -204,7 +204,7 @@ static tf_status open_at(const char *path, store_mode mode, uint32_t wait_ms, in
     if (mode == STORE_WRITE) {
         TF_TRY(store_execute(s,
                              "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
-                             "PRAGMA foreign_keys = ON",
+                             "PRAGMA foreign_keys = ON; PRAGMA cache_size = -65536",
                              err));
         if (found < version) TF_TRY(migrate(s, found, version, err));
     }
