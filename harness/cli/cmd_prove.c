@@ -61,6 +61,13 @@ static tf_status end_record(store *db, tf_status status, const report_counts *ch
     return lost.status;
 }
 
+static void note_pending(size_t count, const char *tool) {
+    if (count == 0)
+        out_note("nothing differs from the pins");
+    else
+        out_note("%zu pending; %s pins review shows what changes", count, tool);
+}
+
 /* Carries the job out with TAP on stdout and rows in the store. */
 static tf_status carry_out(const session *s, script *book, script_job *job, tf_error *err) {
     tf_status status = TF_OK;
@@ -81,7 +88,7 @@ static tf_status carry_out(const session *s, script *book, script_job *job, tf_e
     status = script_run(book, job, &result, err);
     record_end(&shown);
     if (job->capture && (status == TF_OK || status == TF_MISMATCH))
-        out_note("%zu pins are pending; %s pins review shows them", result.pins.written, s->tool);
+        note_pending(result.pins.written, s->tool);
     status = end_record(db, status, &result.checks, err);
 done:
     store_close(db);
@@ -205,7 +212,7 @@ static tf_status run_capture(const session *s, const args *a, tf_error *err) {
     request.build = script_build(book);
     request.tool = script_tool(book);
     TF_TRY(capture_base(&request, &count, err));
-    out_note("%zu pins are pending; %s pins review shows them", count, s->tool);
+    note_pending(count, s->tool);
 done:
     script_close(book);
     return status;
