@@ -1,4 +1,5 @@
 /* tf.h's rank files. */
+#include "engine/pack/exl3.h"
 #include "engine/plan/rankfile.h"
 #include "engine/tf.h"
 
@@ -18,7 +19,8 @@ tf_status tf_rank_write(const tf_plan *plan, const char *dir, const tf_rank_opti
                         tf_digest *out_digest, tf_error *err) {
     rankfile_options o = options_of(options);
     rankfile_set set = {0};
-    tf_status status = rankfile_write_set(plan, dir, &o, &set, err);
+    tf_status status = exl3_check_markers(plan->pack, o.workers, err);
+    if (status == TF_OK) status = rankfile_write_set(plan, dir, &o, &set, err);
     if (out_digest != NULL) *out_digest = set.digest;
     rankfile_set_free(&set);
     return status;
@@ -28,7 +30,8 @@ tf_status tf_rank_text(const tf_plan *plan, const tf_rank_options *options, tf_t
                        tf_digest *digest, tf_error *err) {
     rankfile_options o = options_of(options);
     rankfile_set set = {0};
-    tf_status status = rankfile_digest_set(plan, &o, &set, err);
+    tf_status status = exl3_check_markers(plan->pack, o.workers, err);
+    if (status == TF_OK) status = rankfile_digest_set(plan, &o, &set, err);
     if (status == TF_OK) rankfile_set_text(&set, out);
     if (digest != NULL) *digest = set.digest;
     rankfile_set_free(&set);
