@@ -3,7 +3,9 @@
  * Idea: a model is a row of numbers; its config.json, its inventory and its bytes all follow from
  * the row, so nothing has to be shipped or fetched.
  * Trap: config.json must equal the golden one byte for byte, since a pack is compared by its files;
- * the form of every number is part of the row. */
+ * the form of every number is part of the row.
+ * Trap: which layers' shared experts have 4 bits in the real release and which 5 is not public, only
+ * how many; flash gives 4 to the first ones. */
 #ifndef TF_ENGINE_PACK_BUILTIN_H
 #define TF_ENGINE_PACK_BUILTIN_H
 

@@ -90,14 +90,14 @@ static void linear(lister *l, const char *name, inventory_linear kind, uint32_t 
 /* What every block has, of target and draft alike. */
 static void attention(lister *l) {
     const tf_config *c = l->config;
-    uint64_t heads_bytes = (uint64_t)c->heads * c->head_dim;
+    uint64_t heads_width = (uint64_t)c->heads * c->head_dim;
     linear(l, "attn.wq_a", LINEAR_WQ_A, 0, c->hidden, c->q_lora);
     linear(l, "attn.wkv", LINEAR_WKV, 0, c->hidden, c->head_dim);
-    linear(l, "attn.wq_b", LINEAR_WQ_B, 0, c->q_lora, heads_bytes);
+    linear(l, "attn.wq_b", LINEAR_WQ_B, 0, c->q_lora, heads_width);
     for (uint32_t g = 0; g < c->groups; g++) {
         char name[48];
         snprintf(name, sizeof name, "attn.wo_a.slice.%u", g);
-        linear(l, name, LINEAR_WO_A, g, heads_bytes / c->groups, c->o_lora);
+        linear(l, name, LINEAR_WO_A, g, heads_width / c->groups, c->o_lora);
     }
     linear(l, "attn.wo_b", LINEAR_WO_B, 0, (uint64_t)c->groups * c->o_lora, c->hidden);
     norm(l, "attn.q_norm.weight", c->q_lora);
