@@ -33,8 +33,17 @@ static void expressions_keep_their_making(check_case *t) {
     CHECK(t, expr_mul(&s, expr_const(3), expr_const(4)).text == NULL);
     CHECK_STR(t, expr_mul(&s, width, expr_const(1)).text, "H*512");
     CHECK_STR(t, expr_add(&s, expr_const(0), width).text, "H*512");
+    expr_int less = expr_add(&s, expr_of(&s, EXPR_FIRST_GROUP), expr_const(-1));
+    CHECK_U64(t, less.value, 5);
+    CHECK_STR(t, less.text, "g0-1");
+    CHECK_STR(t, expr_add(&s, expr_const(-1), expr_of(&s, EXPR_HEADS)).text, "H-1");
+    CHECK_STR(t, expr_mul(&s, less, expr_const(3)).text, "(g0-1)*3");
+    CHECK_U64(t, expr_add(&s, expr_const(-1), expr_const(-2)).value, -3);
     CHECK(t, !s.broken);
     expr_mul(&s, expr_const(INT64_MAX), expr_const(2));
+    CHECK(t, s.broken);
+    s.broken = false;
+    expr_mul(&s, less, expr_const(-3));
     CHECK(t, s.broken);
     arena_free(&arena);
 }
@@ -53,7 +62,10 @@ static void evaluation_repeats_the_making(check_case *t) {
             expr_int y = symbol ? expr_of(&s, (expr_symbol)check_below(&r, EXPR_SYMBOLS))
                                 : expr_const((int64_t)check_below(&r, 9));
             bool left = check_below(&r, 2) == 0;
-            if (check_below(&r, 2) == 0) {
+            if (!symbol && check_below(&r, 2) == 0) {
+                y = expr_const(-y.value);
+                x = left ? expr_add(&s, y, x) : expr_add(&s, x, y);
+            } else if (check_below(&r, 2) == 0) {
                 x = left ? expr_add(&s, y, x) : expr_add(&s, x, y);
             } else {
                 x = left ? expr_mul(&s, y, x) : expr_mul(&s, x, y);
@@ -71,19 +83,11 @@ static void evaluation_repeats_the_making(check_case *t) {
 }
 
 static void damaged_expressions_are_refused(check_case *t) {
-    static const char *const bad[] = {"",
-                                      "H+",
-                                      "*H",
-                                      "H**2",
-                                      "(H",
-                                      "H)",
-                                      "Q",
-                                      "H H",
-                                      "99999999999999999999",
-                                      "H-1",
-                                      "g0g",
-                                      "()",
-                                      "((((((((((((((((((((((((((((((((((H))))))))"};
+    static const char *const bad[] = {"",     "H+",  "*H",
+                                      "H**2", "(H",  "H)",
+                                      "Q",    "H H", "99999999999999999999",
+                                      "H-",   "-H",  "H--1",
+                                      "g0g",  "()",  "((((((((((((((((((((((((((((((((((H))))))))"};
     int64_t values[EXPR_SYMBOLS] = {0};
     for (size_t i = 0; i < COUNT(bad); i++) {
         int64_t out = 0;
@@ -121,9 +125,9 @@ static size_t check_text(check_case *t, const char *text, const int64_t values[E
         const char *close = strchr(open, '}');
         char expression[256];
         snprintf(expression, sizeof expression, "%.*s", (int)(close - open - 1), open + 1);
-        /* Names of families, and of lists that are no sums: covers(W). */
-        if (strpbrk(expression, "-,") != NULL || strchr(expression, '(') != NULL) continue;
-        if (strcmp(expression, "e") == 0 || (open > text && open[-1] == '.')) continue;
+        /* Holes of families, and what is listed and no sum: covers(W), rows(c0,c). */
+        size_t word = strspn(expression, "abcdefghijklmnopqrstuvwxyz");
+        if (open[-1] == '.' || (word > 1 && expression[word] == '(')) continue;
         const char *digits = open;
         while (digits > text && digits[-1] >= '0' && digits[-1] <= '9')
             digits--;

@@ -363,6 +363,8 @@ void put(emitter *e, const char *name, call_tensor tensor) {
     if (arg == NULL) return;
     arg->tensor = tensor;
     call_buffer *b = find_buffer(e, tensor.role);
+    /* A layer's scratch named from another layer would lie in memory given away. */
+    TF_ASSERT(b != NULL || !call_role_is_buffer(tensor.role) || e->err->status != TF_OK);
     if (b == NULL) return;
     if (b->first == UINT32_MAX) b->first = e->open->ordinal;
     b->last = e->open->ordinal;

@@ -89,6 +89,14 @@ bool call_member_image(const call_weight *w, int64_t index, const char *part, ch
     return append(at, end, part, strlen(part)) != NULL;
 }
 
+bool call_role_is_buffer(const char *role) {
+    static const char *const prefixes[] = {"in.", "out.", "s.", "w.", "x.", "L."};
+    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
+        if (strncmp(role, prefixes[i], strlen(prefixes[i])) == 0) return true;
+    }
+    return false;
+}
+
 const call_buffer *calls_buffer(const tf_calls *calls, const char *role) {
     for (uint32_t i = 0; i < calls->buffer_count; i++) {
         if (strcmp(calls->buffers[i].role, role) == 0) return &calls->buffers[i];

@@ -154,6 +154,8 @@ const call_arg *call_find(const call *c, const char *name);
  * a part behind it (".trellis" or ""); false when it does not fit. */
 bool call_member_image(const call_weight *w, int64_t index, const char *part, char *image,
                        size_t size);
+/* Does the role name a buffer (in. out. s. w. x. L.), not a weight? */
+bool call_role_is_buffer(const char *role);
 const call_buffer *calls_buffer(const tf_calls *calls, const char *role);
 void calls_free(tf_calls *calls);
 

@@ -24,6 +24,11 @@ static tf_status check_request(const tf_plan *plan, const emit_request *r, tf_er
                  (unsigned long long)r->start, (unsigned long long)context);
         return tf_expected(err, "all rows within an even context below 2^32");
     }
+    if (r->phase == PHASE_DRAFT && rows > emit_ring(c)) {
+        tf_fail(err, TF_W_BAD_REQUEST, "emitting draft calls");
+        tf_found(err, "%u rows of context", rows);
+        return tf_expected(err, "1 to %u: older positions have left the ring", emit_ring(c));
+    }
     bool none = r->layer == EMIT_ALL_LAYERS || r->layer == CALL_TOP;
     bool draft = r->phase == PHASE_DRAFT;
     bool target = r->phase == PHASE_DECODE || r->phase == PHASE_PREFILL;

@@ -79,7 +79,8 @@ static void emit_stage(emitter *e, const markov_set *m, uint32_t j, call_tensor 
     put_none(e, "cover");
     put(e, "y", logits);
     end_call(e);
-    emit_choice(e, logits, j + 1, row_of(e, m->drafts, row));
+    if (e->logits) emit_whole_logits(e, logits, row, num(c->draft_block));
+    emit_choice(e, logits, num(j + 1), row_of(e, m->drafts, row));
 }
 
 static void emit_stages(emitter *e, const stream_set *s, call_tensor newest) {
@@ -88,7 +89,8 @@ static void emit_stages(emitter *e, const stream_set *s, call_tensor newest) {
     uint32_t last = c->layers - 1;
     m.hidden = emit_collapse(e, s, s->pre, "x.hidden");
     set_layer(e, last);
-    call_tensor h = buffer2(e, "L.final", DTYPE_F32, e->rows, num(c->hidden));
+    /* Not L.: the head below is a call of the top. */
+    call_tensor h = buffer2(e, "x.final", DTYPE_F32, e->rows, num(c->hidden));
     emit_norm(e, "norm", m.hidden, "norm.weight", h);
     m.base = buffer2(e, "x.base", DTYPE_F32, e->rows, sym(e, EXPR_VOCAB));
     set_layer(e, CALL_TOP);

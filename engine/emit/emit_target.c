@@ -46,6 +46,19 @@ static call_tensor table_weight(emitter *e, const char *name) {
     return t;
 }
 
+/* Where each own column begins in the rank's part of the table, and where the last one ends. */
+static void put_column_begins(emitter *e) {
+    uint64_t begin[ENGRAM_COLUMNS_MAX + 1];
+    canon_range own = e->plan->range[UNIT_ENGRAM_COLUMN];
+    uint32_t count = canon_size(own) + 1;
+    int64_t *values = emit_ints(e, count);
+    uint32_t table = e->config->layer[e->layer].engram;
+    bool known = engram_columns(e->config, table, begin, e->err) == TF_OK;
+    for (uint32_t k = 0; known && values != NULL && k < count; k++)
+        values[k] = (int64_t)(begin[own.begin + k] - begin[own.begin]);
+    put_ints(e, "begins", values, count, "begins(c0,c)");
+}
+
 static void emit_engram(emitter *e, call_tensor hashes, const stream_set *s) {
     const tf_config *c = e->config;
     uint32_t columns = config_engram_columns(c);
@@ -58,6 +71,7 @@ static void emit_engram(emitter *e, call_tensor hashes, const stream_set *s) {
     put_int(e, "which", num(c->layer[e->layer].engram));
     put_int(e, "first", sym(e, EXPR_FIRST_COLUMN));
     put_int(e, "columns", sym(e, EXPR_COLUMNS));
+    put_column_begins(e);
     put(e, "w", table_weight(e, "engram.embed.weight"));
     put(e, "scale", table_weight(e, "engram.embed.scale"));
     put_int(e, "block", num(32));
@@ -105,9 +119,9 @@ static void emit_head(emitter *e, const stream_set *all) {
     const tf_config *c = e->config;
     stream_set s = *all;
     expr_int rows = e->rows;
+    expr_int last = expr_add(&e->scope, e->rows, num(-1));
     bool last_only = e->chunk && !e->logits;
     if (last_only) {
-        expr_int last = {e->rows.value - 1, "n-1"};
         s.streams = row_of(e, all->streams, last);
         s.pre = row_of(e, all->pre, last);
         rows = num(1);
@@ -116,21 +130,14 @@ static void emit_head(emitter *e, const stream_set *all) {
     emit_norm(e, "norm", h, "norm.weight", h);
     call_tensor logits = buffer2(e, "L.logits", DTYPE_F32, rows, sym(e, EXPR_VOCAB));
     emit_dot(e, "head", h, linear(e, "head", num(c->hidden), sym(e, EXPR_VOCAB)), logits);
-    if (e->logits) {
-        begin_call(e, CALL_SHARE_COLUMNS, "logits");
-        grid(e, rows, num(c->vocab), num(1));
-        put_word(e, "site", "logits");
-        put(e, "x", logits);
-        put(e, "y", buffer2(e, "out.logits", DTYPE_F32, rows, num(c->vocab)));
-        put_begins(e, UNIT_VOCAB_BLOCK, 128);
-        end_call(e);
+    if (e->logits) emit_whole_logits(e, logits, num(0), rows);
+    if (!e->chunk) {
+        emit_choice(e, logits, num(1), buffer1(e, "out.tokens", DTYPE_I32, rows));
+        return;
     }
-    if (last_only || !e->chunk) {
-        emit_choice(e, logits, 1, buffer1(e, "out.tokens", DTYPE_I32, rows));
-    } else {
-        expr_int last = {e->rows.value - 1, "n-1"};
-        emit_choice(e, row_of(e, logits, last), 1, buffer1(e, "out.tokens", DTYPE_I32, num(1)));
-    }
+    /* One row, launched at the chunk's start: its token stands n positions after that. */
+    if (!last_only) logits = row_of(e, logits, last);
+    emit_choice(e, logits, e->rows, buffer1(e, "out.tokens", DTYPE_I32, num(1)));
 }
 
 void emit_target(emitter *e) {

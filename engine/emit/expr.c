@@ -33,7 +33,7 @@ static bool is_sum(const char *text) {
     for (const char *c = text; *c != '\0'; c++) {
         if (*c == '(') depth++;
         if (*c == ')') depth--;
-        if (*c == '+' && depth == 0) return true;
+        if ((*c == '+' || *c == '-') && depth == 0) return true;
     }
     return false;
 }
@@ -45,7 +45,6 @@ static const char *side(expr_scope *scope, expr_int x, bool product) {
 }
 
 static expr_int join(expr_scope *scope, expr_int a, expr_int b, char op, int64_t value) {
-    if (a.text == NULL && b.text == NULL) return expr_const(value);
     const char *left = side(scope, a, op == '*');
     const char *right = side(scope, b, op == '*');
     if (left == NULL || right == NULL) return broken(scope);
@@ -56,16 +55,22 @@ static expr_int join(expr_scope *scope, expr_int a, expr_int b, char op, int64_t
 expr_int expr_add(expr_scope *scope, expr_int a, expr_int b) {
     int64_t value = 0;
     if (__builtin_add_overflow(a.value, b.value, &value)) return broken(scope);
+    if (a.text == NULL && b.text == NULL) return expr_const(value);
     if (a.text == NULL && a.value == 0) return b;
     if (b.text == NULL && b.value == 0) return a;
-    return join(scope, a, b, '+', value);
+    if (a.text == NULL && a.value < 0) return expr_add(scope, b, a);
+    if (b.text != NULL || b.value > 0) return join(scope, a, b, '+', value);
+    if (b.value == INT64_MIN) return broken(scope);
+    return join(scope, a, expr_const(-b.value), '-', value);
 }
 
 expr_int expr_mul(expr_scope *scope, expr_int a, expr_int b) {
     int64_t value = 0;
     if (__builtin_mul_overflow(a.value, b.value, &value)) return broken(scope);
+    if (a.text == NULL && b.text == NULL) return expr_const(value);
     if (a.text == NULL && a.value == 1) return b;
     if (b.text == NULL && b.value == 1) return a;
+    if ((a.text == NULL && a.value < 0) || (b.text == NULL && b.value < 0)) return broken(scope);
     return join(scope, a, b, '*', value);
 }
 
@@ -73,7 +78,7 @@ expr_int expr_times(expr_scope *scope, expr_symbol symbol, int64_t factor) {
     return expr_mul(scope, expr_of(scope, symbol), expr_const(factor));
 }
 
-/* ---- evaluation: sum := product {+ product}; product := atom {* atom}; atom := number | symbol |
+/* ---- evaluation: sum := product {(+|-) product}; product := atom {* atom}; atom := number | symbol |
  * ( sum ) ---- */
 
 typedef struct cursor {
@@ -133,9 +138,12 @@ static int64_t eval_product(cursor *c) {
 
 static int64_t eval_sum(cursor *c) {
     int64_t value = eval_product(c);
-    while (!c->bad && *c->at == '+') {
-        c->at++;
-        if (__builtin_add_overflow(value, eval_product(c), &value)) c->bad = true;
+    while (!c->bad && (*c->at == '+' || *c->at == '-')) {
+        bool minus = *c->at++ == '-';
+        int64_t product = eval_product(c);
+        if (minus ? __builtin_sub_overflow(value, product, &value)
+                  : __builtin_add_overflow(value, product, &value))
+            c->bad = true;
     }
     return value;
 }
@@ -147,5 +155,6 @@ tf_status expr_eval(const char *text, const int64_t values[EXPR_SYMBOLS], int64_
     if (!c.bad && *c.at == '\0') return TF_OK;
     tf_fail(err, TF_W_BAD_EXPRESSION, "evaluating '%.100s'", text);
     tf_found(err, "'%.40s' at byte %zu", c.at, (size_t)(c.at - text));
-    return tf_expected(err, "sums and products of numbers and the symbols W r H g I b V c n s");
+    return tf_expected(
+        err, "sums, differences and products of numbers and the symbols W r H g I b V c n s");
 }

@@ -54,7 +54,8 @@ static inline expr_int expr_const(int64_t value) {
     return (expr_int){value, NULL};
 }
 expr_int expr_of(expr_scope *scope, expr_symbol symbol);
-/* a + b, a * b: constants fold (x * 1 is x, x + 0 is x). */
+/* a + b, a * b: constants fold (x * 1 is x, x + 0 is x).  A negative constant may be added, "n-1",
+ * but is no factor. */
 expr_int expr_add(expr_scope *scope, expr_int a, expr_int b);
 expr_int expr_mul(expr_scope *scope, expr_int a, expr_int b);
 expr_int expr_times(expr_scope *scope, expr_symbol symbol, int64_t factor);

@@ -34,9 +34,7 @@ static bool is_rows(expr_int x) {
 /* Extents of a buffer that are neither rows nor the first axis of a vector. */
 static void put_extents(tf_text *out, const call_arg *a) {
     const call_tensor *t = &a->tensor;
-    bool buffer =
-        t->role[1] == '.' || strncmp(t->role, "in.", 3) == 0 || strncmp(t->role, "out.", 4) == 0;
-    if (!buffer || t->dims < 2) return;
+    if (!call_role_is_buffer(t->role) || t->dims < 2) return;
     text_print(out, " %s=", a->name);
     const char *join = "";
     for (uint32_t d = 1; d < t->dims; d++) {

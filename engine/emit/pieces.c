@@ -7,6 +7,7 @@
 call_tensor emit_norm(emitter *e, const char *name, call_tensor x, const char *weight,
                       call_tensor y) {
     begin_call(e, CALL_NORM, name);
+    grid(e, x.shape[0], num(1), num(1));
     put(e, "x", x);
     put(e, "w", tensor_weight(e, weight));
     put_real(e, "eps", e->config->rms_eps);
@@ -97,7 +98,7 @@ call_tensor emit_collapse(emitter *e, const stream_set *s, call_tensor pre, cons
     return h;
 }
 
-void emit_choice(emitter *e, call_tensor logits, uint32_t ahead, call_tensor y) {
+void emit_choice(emitter *e, call_tensor logits, expr_int ahead, call_tensor y) {
     expr_int rows = logits.shape[0];
     call_tensor best = buffer2(e, "L.best", DTYPE_F32, rows, num(2));
     call_tensor bests = buffer3(e, "L.bests", DTYPE_F32, sym(e, EXPR_WORLD), rows, num(2));
@@ -108,7 +109,7 @@ void emit_choice(emitter *e, call_tensor logits, uint32_t ahead, call_tensor y) 
     put(e, "temperature", buffer1(e, "in.temperature", DTYPE_F64, e->slots.shape[0]));
     put(e, "seed", buffer1(e, "in.seed", DTYPE_I64, e->slots.shape[0]));
     put_where(e);
-    put_int(e, "ahead", num(ahead));
+    put_int(e, "ahead", ahead);
     put(e, "y", best);
     end_call(e);
     begin_call(e, CALL_SHARE_BEST, "choose");
@@ -121,6 +122,19 @@ void emit_choice(emitter *e, call_tensor logits, uint32_t ahead, call_tensor y) 
     grid(e, rows, num(1), num(1));
     put(e, "x", bests);
     put(e, "y", y);
+    end_call(e);
+}
+
+void emit_whole_logits(emitter *e, call_tensor logits, expr_int first, expr_int rows) {
+    expr_int vocab = num(e->config->vocab);
+    call_tensor all = buffer2(e, "out.logits", DTYPE_F32, rows, vocab);
+    if (logits.shape[0].value != rows.value) all = row_of(e, all, first);
+    begin_call(e, CALL_SHARE_COLUMNS, "logits");
+    grid(e, logits.shape[0], vocab, num(1));
+    put_word(e, "site", "logits");
+    put(e, "x", logits);
+    put(e, "y", all);
+    put_begins(e, UNIT_VOCAB_BLOCK, 128);
     end_call(e);
 }
 
@@ -276,6 +290,7 @@ static call_tensor emit_route(emitter *e, call_tensor h, call_tensor ids) {
     put(e, "w", tensor_weight(e, "ffn.gate.weight"));
     put(e, "bias", tensor_weight(e, "ffn.gate.bias"));
     put_int(e, "topk", num(layer->experts_per_tok));
+    put_real(e, "eps", 1e-20);
     put_real(e, "scale", e->config->routed_scale);
     put(e, "ids", ids);
     put(e, "weights", weights);

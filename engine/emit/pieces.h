@@ -52,8 +52,11 @@ call_tensor emit_sum(emitter *e, const char *name, call_tensor part, plan_unit u
                      const char *role);
 /* h = collapse of the streams by `pre`. */
 call_tensor emit_collapse(emitter *e, const stream_set *s, call_tensor pre, const char *role);
-/* Best of the vocabulary by the sampler: best, share_best, pick; y [rows] i32. */
-void emit_choice(emitter *e, call_tensor logits, uint32_t ahead, call_tensor y);
+/* Best of the vocabulary by the sampler: best, share_best, pick; y [rows] i32.  The token chosen at a
+ * row stands `ahead` positions after the position that the call gives the row. */
+void emit_choice(emitter *e, call_tensor logits, expr_int ahead, call_tensor y);
+/* The own columns of `logits` to the rows of out.logits from `first` on, on every rank. */
+void emit_whole_logits(emitter *e, call_tensor logits, expr_int first, expr_int rows);
 
 /* Whole phases. */
 void emit_target(emitter *e);
