@@ -20,9 +20,9 @@
 #define EXCHANGE_WAIT_MS 4000u /* a silent peer is given up within 5 s */
 
 typedef struct exchange_part {
-    const char *site;      /* static or the list's: "attn", "embed" */
-    const void *send;      /* bytes[rank] */
-    void *recv;            /* sum of bytes, in rank order; may not overlap send */
+    const char *site; /* static or the list's: "attn", "embed" */
+    const void *send; /* bytes[rank]; free for reuse as soon as gather returns, also on failure */
+    void *recv;       /* sum of bytes, in rank order; may not overlap send */
     const uint64_t *bytes; /* [world] what each rank gives, as this rank believes */
     uint64_t decision;     /* hash of what this rank has decided so far; must be equal on all */
 } exchange_part;
@@ -31,19 +31,25 @@ typedef struct exchange exchange;
 typedef struct exchange_ops {
     const char *name;
     /* Fails with peer-gone, peer-silent, peer-stopped (its reason), exchange-differs (site, sequence
-     * or bytes), decision-differs. */
+     * or bytes), decision-differs, interrupted (tf_stop_request).  After a failure recv holds
+     * anything, and only stop and close may follow.  No allocation. */
     tf_status (*gather)(exchange *x, const exchange_part *part, tf_error *err);
-    /* This rank lives and advances; cheap, called between calls and inside long ones. */
+    /* This rank lives and advances; cheap, called between calls and at least every wait_ms / 4
+     * inside long ones (loading weights too). */
     void (*beat)(exchange *x);
-    /* Tells the others why this rank ends; they fail with peer-stopped. */
+    /* Tells the others why this rank ends; they fail with peer-stopped, those that wait already too.
+     * The first stop counts; its reason is cut to EXCHANGE_REASON - 1 bytes. */
     void (*stop)(exchange *x, const char *reason);
+    /* Never hangs; others that still wait for this rank fail with peer-gone. */
     void (*close)(exchange *x);
 } exchange_ops;
 
 /* The last exchanges of a rank, for the message when something stalls. */
-#define EXCHANGE_LOG 16u
+#define EXCHANGE_LOG    16u
+#define EXCHANGE_SITE   24u  /* bytes of a site's name that count, its NUL included */
+#define EXCHANGE_REASON 200u /* bytes of a stop's reason, its NUL included */
 typedef struct exchange_entry {
-    char site[24];
+    char site[EXCHANGE_SITE];
     uint64_t sequence;
     uint64_t bytes; /* of all ranks */
     bool done;
@@ -55,7 +61,8 @@ struct exchange {
     uint32_t world, rank;
     uint32_t wait_ms;
     uint64_t sequence;       /* of the next exchange */
-    uint64_t bytes_received; /* in all */
+    uint64_t bytes_received; /* from the others, in all */
+    uint64_t spent_ns;       /* inside gather, in all: waits and copies */
     uint32_t delay_us_max;   /* tests: a random wait before each exchange; 0: none */
     uint64_t delay_state;
     exchange_entry log[EXCHANGE_LOG]; /* entry sequence mod EXCHANGE_LOG */
