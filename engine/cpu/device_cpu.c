@@ -4,6 +4,7 @@
 #include "engine/base/thread.h"
 #include "engine/canon/flush.h"
 #include "engine/cpu/cpu.h"
+#include "engine/cpu/dot.h"
 #include "engine/cpu/isa.h"
 #include "engine/cpu/panel.h"
 #include "engine/emit/buffers.h"

@@ -2,47 +2,75 @@
 
 #include <string.h>
 
+/* Bytes of k rows of a plain linear: pairs are whole. */
+static uint64_t rows_of(const device_source *s) {
+    return s->dtype == DTYPE_BF16 ? ((uint64_t)s->k + 1) / 2 * 2 : s->k;
+}
+
 static uint64_t plain_bytes(const device_source *s) {
     uint64_t panels = (s->n + PANEL - 1) / PANEL;
-    uint64_t pairs = (s->k + 1) / 2;
-    return panels * pairs * PANEL * 2 * dtype_bytes(s->dtype);
+    return panels * rows_of(s) * PANEL * dtype_bytes(s->dtype);
 }
 
 static uint64_t tiles_bytes(const device_source *s) {
-    return (uint64_t)s->k * s->n * s->bits2 / 16;
+    uint64_t bytes = (uint64_t)s->k * s->n * s->bits2 / 16;
+    return (bytes + 63) / 64 * 64;
 }
 
 uint64_t panel_bytes(const device_source *s) {
     if (s->form == WEIGHT_PLAIN) return plain_bytes(s);
-    uint64_t tiles = (tiles_bytes(s) + 63) / 64 * 64;
-    return tiles + ((uint64_t)s->k + s->n) * sizeof(float);
+    return tiles_bytes(s) + ((uint64_t)s->k + s->n) * sizeof(float);
 }
 
-static void load_plain(const device_source *s, uint8_t *memory) {
+/* One output's weights go to a column: 2 or 4 bytes each, `lanes` outputs side by side. */
+static void column16(const uint16_t *row, uint32_t k, bool pairs, size_t lanes, uint16_t *to) {
+    for (size_t i = 0; i < k; i++)
+        to[pairs ? i / 2 * 2 * lanes + i % 2 : i * lanes] = row[i];
+}
+
+static void column32(const uint32_t *row, uint32_t k, size_t lanes, uint32_t *to) {
+    for (size_t i = 0; i < k; i++)
+        to[i * lanes] = row[i];
+}
+
+static void load_plain(const device_source *s, uint8_t *memory, const port_linear *w) {
     size_t bytes = dtype_bytes(s->dtype);
-    size_t pairs = (s->k + 1) / 2;
+    bool pairs = s->dtype == DTYPE_BF16;
     memset(memory, 0, plain_bytes(s));
-    for (size_t n = 0; n < s->n; n++) {
-        const uint8_t *row = (const uint8_t *)s->weight + n * s->k * bytes;
-        uint8_t *panel = memory + (n / PANEL) * pairs * PANEL * 2 * bytes;
-        for (size_t k = 0; k < s->k; k++) {
-            size_t at = ((k / 2) * PANEL + n % PANEL) * 2 + k % 2;
-            memcpy(panel + at * bytes, row + k * bytes, bytes);
+    for (uint32_t n = 0; n < s->n; n++) {
+        const void *row = (const uint8_t *)s->weight + (size_t)n * s->k * bytes;
+        size_t lanes = PANEL * panel_count(w, n / PANEL_BLOCK);
+        size_t lane = n % PANEL_BLOCK;
+        uint8_t *block = memory + (size_t)(n - lane) * rows_of(s) * bytes;
+        void *to = block + lane * bytes * (pairs ? 2 : 1);
+        if (bytes == 2) {
+            column16(row, s->k, pairs, lanes, to);
+        } else {
+            column32(row, s->k, lanes, to);
         }
     }
 }
 
+/* Words of a tile come as little-endian pairs whose high one is first; runs are interleaved. */
+static void load_tile(const uint16_t *from, uint32_t words, uint16_t *to) {
+    for (uint32_t run = 0; run < PANEL_RUNS; run++) {
+        for (uint32_t t = 0; t < words; t++)
+            to[t * PANEL_RUNS + run] = from[(run * words + t) ^ 1];
+    }
+}
+
 static void load_exl3(const device_source *s, uint8_t *memory, port_linear *out) {
-    size_t tile = 8 * (size_t)s->bits2; /* words */
+    size_t tile = PANEL_RUNS * (size_t)s->bits2; /* words */
     size_t rows = s->k / EXL3_TILE;
     size_t columns = s->n / EXL3_TILE;
+    const size_t side = PANEL_BLOCK / EXL3_TILE;
     uint16_t *to = (uint16_t *)(void *)memory;
     for (size_t r = 0; r < rows; r++) {
         for (size_t c = 0; c < columns; c++)
-            memcpy(to + (c * rows + r) * tile, s->trellis + (r * columns + c) * tile,
-                   tile * sizeof *to);
+            load_tile(s->trellis + (r * columns + c) * tile, s->bits2,
+                      to + ((c / side * rows + r) * side + c % side) * tile);
     }
-    float *suh = (float *)(void *)(memory + (tiles_bytes(s) + 63) / 64 * 64);
+    float *suh = (float *)(void *)(memory + tiles_bytes(s));
     float *svh = suh + s->k;
     for (size_t k = 0; k < s->k; k++)
         suh[k] = f32_from_f16(s->suh[k]);
@@ -63,7 +91,7 @@ void panel_load(const device_source *s, void *memory, port_linear *out) {
         .data = memory,
     };
     if (s->form == WEIGHT_PLAIN) {
-        load_plain(s, memory);
+        load_plain(s, memory, out);
     } else {
         load_exl3(s, memory, out);
     }

@@ -1,19 +1,45 @@
-/* cpu/panel - weights as the products want them: panels of 16 outputs, K ascending.
+/* cpu/panel - weights as the products want them: blocks of 128 outputs, K ascending.
  *
- * Idea: an instruction's lanes are outputs; a panel holds for each pair of k the two weights of its
- * 16 outputs side by side, as AMX wants them, so that every level reads one stream.
- *     plain    [ceil(N/16)][ceil(K/2)][16][2] of bf16, f16 or f32; absent outputs and k are +0
- *     exl3     [N/16][K/16][8 * bits2] i16: the tiles of 16 columns one after another
- * Trap: a short last panel has lanes that are computed and never stored. */
+ * Idea: an instruction's lanes are outputs, so the weights of 16 outputs lie side by side; a block is
+ * read from its begin to its end by one job, as one stream.  A last block may hold fewer panels of 16.
+ *     f16, f32  [block][K][16 * panels]                 bf16  [block][ceil(K/2)][16 * panels][2],
+ *     exl3      [N/128][K/16][8 tiles][half_bits][8]    pairs of k, as AMX wants them
+ * Trap: a tile's ring of bits is eight runs of half_bits 16-bit words, one for each column mod 8;
+ * word t of the eight runs lies side by side, so that eight columns are shifted at once.
+ * Trap: outputs and k that are not there are +0; their lanes are computed and never stored. */
 #ifndef TF_ENGINE_CPU_PANEL_H
 #define TF_ENGINE_CPU_PANEL_H
 
 #include "engine/port/device.h"
 
-#define PANEL 16u
+#define PANEL       16u
+#define PANEL_BLOCK 128u /* outputs of a block */
+#define PANEL_RUNS  8u   /* runs of a tile */
 
 uint64_t panel_bytes(const device_source *source);
 /* memory [panel_bytes]; exl3 keeps suh and svh as f32 behind the tiles. */
 void panel_load(const device_source *source, void *memory, port_linear *out);
+
+static inline uint32_t panel_blocks(const port_linear *w) {
+    return (w->n + PANEL_BLOCK - 1) / PANEL_BLOCK;
+}
+/* Panels of a block: 1 to 8. */
+static inline uint32_t panel_count(const port_linear *w, uint32_t block) {
+    uint32_t left = w->n - block * PANEL_BLOCK;
+    return left >= PANEL_BLOCK ? PANEL_BLOCK / PANEL : (left + PANEL - 1) / PANEL;
+}
+
+/* Where the 16 bits of a weight lie in its run: the low bits of (word before, word) >> shift.  The
+ * word before a run's first is the last of the run before. */
+typedef struct panel_place {
+    uint32_t word, shift;
+} panel_place;
+/* Of the weights in row `row` of a tile, columns `half` * 8 to + 7 (MODEL 8). */
+static inline panel_place panel_place_of(uint32_t half_bits, uint32_t row, uint32_t half) {
+    uint32_t weight = 8 * (row % 8 / 2) + row % 2 + 2 * (row / 8) + 4 * half;
+    uint32_t end = half_bits * (weight + 1) / 2;
+    uint32_t word = (end - 1) / 16;
+    return (panel_place){word, 16 * (word + 1) - end};
+}
 
 #endif

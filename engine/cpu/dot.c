@@ -1,0 +1,265 @@
+#include "engine/cpu/dot.h"
+
+#include "engine/base/check.h"
+#include "engine/canon/reduce.h"
+#include "engine/cpu/dot_inner.h"
+
+#include <string.h>
+
+/* Fewer products than this are done before a team has woken up. */
+#define TEAM_PRODUCTS (1u << 18)
+
+const dot_steps *dot_steps_of(cpu_isa isa) {
+    (void)isa;
+    return &dot_plain;
+}
+
+void dot_run(const cpu_device *d, size_t jobs, uint64_t products, team_job job, void *context) {
+    if (TF_ONLY_SPEED(products >= TEAM_PRODUCTS)) {
+        team_run(d->team, jobs, job, context);
+        return;
+    }
+    for (size_t i = 0; i < jobs; i++)
+        job(context, i, 0);
+}
+
+/* ---- one leaf ---- */
+
+/* x of up to 128 k, as the products take it. */
+static void make_ready(const cpu_device *d, const dot_task *t, uint32_t k, uint32_t count,
+                       float *x) {
+    const dot_steps *steps = dot_steps_of(d->isa);
+    const port_linear *w = t->w;
+    bool rounds =
+        d->base.profile == PROFILE_BF16 && (w->form == WEIGHT_EXL3 || w->dtype == DTYPE_BF16);
+    for (uint32_t r = 0; r < t->rows; r++, x += DOT_BLOCK) {
+        const float *from = t->x[r] + k;
+        if (w->form == WEIGHT_EXL3) {
+            steps->turn_in(from, w->suh + k, x);
+            from = x;
+        }
+        if (rounds) {
+            steps->round_bf16(from, count, x);
+        } else if (from != x) {
+            memcpy(x, from, count * sizeof *x);
+        }
+    }
+}
+
+void dot_leaf(const cpu_device *d, dot_scratch *s, const dot_task *t, float *acc) {
+    const dot_steps *steps = dot_steps_of(d->isa);
+    const port_linear *w = t->w;
+    bool exl3 = w->form == WEIGHT_EXL3;
+    dot_slab slab = {.panels = panel_count(w, t->block)};
+    slab.stride = PANEL * slab.panels;
+    TF_ASSERT(t->rows <= DOT_ROWS && t->k_begin % DOT_BLOCK == 0 && t->k_end <= w->k);
+    TF_ASSERT(!exl3 || (t->k_end % DOT_BLOCK == 0 && slab.panels == DOT_BLOCK / PANEL));
+    memset(acc, 0, t->rows * DOT_BLOCK * sizeof *acc);
+    for (uint32_t k = t->k_begin; k < t->k_end; k += DOT_BLOCK) {
+        uint32_t count = t->k_end - k < DOT_BLOCK ? t->k_end - k : DOT_BLOCK;
+        make_ready(d, t, k, count, s->x);
+        for (uint32_t at = 0; at < count; at += DOT_SUB) {
+            slab.count = count - at < DOT_SUB ? count - at : DOT_SUB;
+            steps->widen(w, t->block, k + at, s->slab, &slab);
+            steps->multiply(&slab, s->x + at, t->rows, acc);
+        }
+    }
+    for (uint32_t r = 0; exl3 && r < t->rows; r++)
+        steps->turn_out(acc + r * DOT_BLOCK, w->svh + (size_t)t->block * DOT_BLOCK);
+}
+
+void dot_whole(const cpu_device *d, void *scratch, const port_linear *w, const dot_rows *r) {
+    dot_scratch *s = scratch;
+    float *acc = (float *)(void *)(s + 1);
+    const float *x[DOT_ROWS];
+    for (uint32_t first = 0; first < r->rows; first += DOT_ROWS) {
+        uint32_t rows = r->rows - first < DOT_ROWS ? r->rows - first : DOT_ROWS;
+        for (uint32_t i = 0; i < rows; i++)
+            x[i] = r->x + (first + i) * r->x_stride;
+        for (uint32_t b = 0; b < panel_blocks(w); b++) {
+            dot_task t = {.w = w, .x = x, .rows = rows, .k_end = w->k, .block = b};
+            uint32_t lanes = w->n - b * DOT_BLOCK < DOT_BLOCK ? w->n - b * DOT_BLOCK : DOT_BLOCK;
+            dot_leaf(d, s, &t, acc);
+            for (uint32_t i = 0; i < rows; i++)
+                memcpy(r->y + (first + i) * r->y_stride + (size_t)b * DOT_BLOCK,
+                       acc + i * DOT_BLOCK, lanes * sizeof(float));
+        }
+    }
+}
+
+/* ---- CALL_DOT ---- */
+
+/* Job: interval, member, block, rows; rows change fastest, so that a block of weights is still near
+ * when the next rows want it. */
+typedef struct product {
+    const cpu_device *d;
+    const args_dot *a;
+    uint32_t rows, chunks, blocks;
+    uint32_t intervals;
+} product;
+
+static canon_range interval_of(const args_dot *a, uint32_t i) {
+    if (a->cover.values == NULL)
+        return (canon_range){(uint32_t)a->first_leaf, (uint32_t)(a->first_leaf + a->leaves)};
+    return (canon_range){(uint32_t)a->cover.values[2 * i], (uint32_t)a->cover.values[2 * i + 1]};
+}
+
+static product product_of(const cpu_device *d, const port_launch *l) {
+    const args_dot *a = l->args;
+    return (product){
+        .d = d,
+        .a = a,
+        .rows = l->rows,
+        .chunks = (l->rows + DOT_ROWS - 1) / DOT_ROWS,
+        .blocks = panel_blocks(&a->w.members[0]),
+        .intervals = a->cover.values == NULL ? 1 : a->cover.count / 2,
+    };
+}
+
+static uint32_t most_leaves(const product *p) {
+    uint32_t most = 1;
+    for (uint32_t i = 0; i < p->intervals; i++) {
+        uint32_t leaves = canon_size(interval_of(p->a, i));
+        if (leaves > most) most = leaves;
+    }
+    return most;
+}
+
+void cpu_dot_need(const cpu_device *d, const port_launch *l, size_t *worker_bytes,
+                  size_t *shared_bytes) {
+    product p = product_of(d, l);
+    size_t rows = p.rows < DOT_ROWS ? p.rows : DOT_ROWS;
+    uint32_t leaves = most_leaves(&p);
+    (void)shared_bytes;
+    *worker_bytes = sizeof(dot_scratch) + (leaves + 1u) * rows * DOT_BLOCK * sizeof(float);
+}
+
+/* A rectangle of y, by [rows, 128] of sums. */
+typedef struct place {
+    uint32_t interval, member, block, first, rows;
+} place;
+
+static void put(const product *p, const place *at, const float *sum) {
+    const args_dot *a = p->a;
+    bool slabs = a->cover.values != NULL;
+    uint32_t n = a->w.members[at->member].n;
+    uint32_t begin = at->block * DOT_BLOCK;
+    uint32_t lanes = n - begin < DOT_BLOCK ? n - begin : DOT_BLOCK;
+    for (uint32_t r = 0; r < at->rows; r++, sum += DOT_BLOCK) {
+        size_t row = at->first + r;
+        float *y = (float *)a->y.data + begin;
+        if (slabs) {
+            y += at->interval * a->y.stride[0] + row * a->y.stride[1];
+        } else {
+            y += row * a->y.stride[0] + (a->y.dims == 3 ? at->member * a->y.stride[1] : 0);
+        }
+        if (a->add.data == NULL) {
+            memcpy(y, sum, lanes * sizeof *y);
+            continue;
+        }
+        const float *add = port_f32(&a->add, row) + begin;
+        for (uint32_t i = 0; i < lanes; i++)
+            y[i] = add[i] + sum[i];
+    }
+}
+
+static void do_product(void *context, size_t index, uint32_t worker) {
+    const product *p = context;
+    const args_dot *a = p->a;
+    dot_scratch *s = cpu_scratch(p->d, worker);
+    place at = {.first = (uint32_t)(index % p->chunks) * DOT_ROWS};
+    index /= p->chunks;
+    at.block = (uint32_t)(index % p->blocks);
+    index /= p->blocks;
+    at.member = (uint32_t)(index % a->w.count);
+    at.interval = (uint32_t)(index / a->w.count);
+    at.rows = p->rows - at.first < DOT_ROWS ? p->rows - at.first : DOT_ROWS;
+
+    const port_linear *w = &a->w.members[at.member];
+    const float *x[DOT_ROWS];
+    size_t member = a->x.dims == 3 ? at.member * a->x.stride[1] : 0;
+    for (uint32_t r = 0; r < at.rows; r++)
+        x[r] = port_f32(&a->x, at.first + r) + member;
+
+    canon_range own = interval_of(a, at.interval);
+    uint32_t leaves = canon_size(own);
+    size_t size = (size_t)at.rows * DOT_BLOCK;
+    float *sums = (float *)(void *)(s + 1); /* [leaves + 1] of [rows, 128] */
+    uint32_t leaf_k = (uint32_t)a->leaf;
+    for (uint32_t i = 0; i < leaves; i++) {
+        uint32_t k = (own.begin + i - (uint32_t)a->first_leaf) * leaf_k;
+        uint32_t end = w->k - k < leaf_k ? w->k : k + leaf_k;
+        dot_task t = {w, x, at.rows, k, end, at.block};
+        dot_leaf(p->d, s, &t, sums + i * size);
+    }
+    float *sum = sums;
+    if (leaves > 1) {
+        sum = sums + leaves * size;
+        canon_subtrees(sums, own, &own, 1, size, sum);
+    }
+    put(p, &at, sum);
+}
+
+tf_status cpu_dot(cpu_device *d, const port_launch *l, tf_error *err) {
+    product p = product_of(d, l);
+    const port_linear *w = p.a->w.members;
+    (void)err;
+    size_t jobs = (size_t)p.chunks * p.blocks * p.a->w.count * p.intervals;
+    uint64_t products = (uint64_t)p.rows * w->k * w->n * p.a->w.count;
+    dot_run(d, jobs, products, do_product, &p);
+    return TF_OK;
+}
+
+/* ---- CALL_REDUCE ---- */
+
+#define REDUCE_COLUMNS 1024u
+
+typedef struct reduction {
+    const cpu_device *d;
+    const args_reduce *a;
+    const canon_range *cover;
+    uint32_t count;
+    uint32_t pieces; /* of a row */
+} reduction;
+
+void cpu_reduce_need(const cpu_device *d, const port_launch *l, size_t *worker_bytes,
+                     size_t *shared_bytes) {
+    const args_reduce *a = l->args;
+    (void)d;
+    *worker_bytes = (size_t)a->cover.count / 2 * REDUCE_COLUMNS * sizeof(float);
+    *shared_bytes = (size_t)a->cover.count / 2 * sizeof(canon_range);
+}
+
+/* Job: some columns of a row.  The intervals' rows lie apart and are brought side by side. */
+static void do_reduction(void *context, size_t index, uint32_t worker) {
+    const reduction *r = context;
+    const port_tensor *x = &r->a->x;
+    float *parts = cpu_scratch(r->d, worker);
+    size_t row = index / r->pieces;
+    size_t begin = index % r->pieces * REDUCE_COLUMNS;
+    size_t n = x->shape[2] - begin < REDUCE_COLUMNS ? x->shape[2] - begin : REDUCE_COLUMNS;
+    tf_error err = {0};
+    for (size_t i = 0; i < r->count; i++) {
+        const float *from = (const float *)x->data + i * x->stride[0] + row * x->stride[1] + begin;
+        memcpy(parts + i * n, from, n * sizeof *parts);
+    }
+    tf_status status = canon_reduce(parts, r->cover, r->count, (uint32_t)r->a->leaves, n,
+                                    port_f32(&r->a->y, row) + begin, &err);
+    TF_ASSERT(status == TF_OK); /* the cover has been checked */
+}
+
+tf_status cpu_reduce(cpu_device *d, const port_launch *l, tf_error *err) {
+    const args_reduce *a = l->args;
+    canon_range *cover = (canon_range *)(void *)d->shared;
+    reduction r = {d, a, cover, a->cover.count / 2,
+                   (a->x.shape[2] + REDUCE_COLUMNS - 1) / REDUCE_COLUMNS};
+    for (uint32_t i = 0; i < r.count; i++)
+        cover[i] =
+            (canon_range){(uint32_t)a->cover.values[2 * i], (uint32_t)a->cover.values[2 * i + 1]};
+    float none;
+    tf_status status = canon_reduce(&none, cover, r.count, (uint32_t)a->leaves, 0, &none, err);
+    if (status != TF_OK) return status;
+    dot_run(d, (size_t)l->rows * r.pieces, (uint64_t)l->rows * a->x.shape[2] * r.count,
+            do_reduction, &r);
+    return TF_OK;
+}

@@ -1,0 +1,60 @@
+/* cpu/dot_inner - the steps of a product that every instruction set has a version of.
+ *
+ * Idea: dot_plain.c is the definition; the others hold the same sums in wider registers.  All of them
+ * take blocks of 128 outputs, so that no version sees where a row or a matrix ends. */
+#ifndef TF_ENGINE_CPU_DOT_INNER_H
+#define TF_ENGINE_CPU_DOT_INNER_H
+
+#include "engine/cpu/dot.h"
+
+/* One sub-block of weights as f32: w[k * stride + lane]. */
+typedef struct dot_slab {
+    const float *w;
+    size_t stride;   /* 16 * panels */
+    uint32_t panels; /* 1 to 8 */
+    uint32_t count;  /* k: 1 to 32 */
+} dot_slab;
+
+typedef struct dot_steps {
+    /* y = R(x . suh), 128 values. */
+    void (*turn_in)(const float *x, const float *suh, float *y);
+    /* y = R(y) . svh, 128 values. */
+    void (*turn_out)(float *y, const float *svh);
+    /* To bf16 and back; y may be x. */
+    void (*round_bf16)(const float *x, uint32_t count, float *y);
+    /* Weights k to k + count - 1 of a block, into `slab`, or where they already lie as f32. */
+    void (*widen)(const port_linear *w, uint32_t block, uint32_t k, float *slab, dot_slab *out);
+    /* acc[row] = acc[row] + (even + odd); x [rows, 128] at the sub-block's first k, acc [rows, 128]. */
+    void (*multiply)(const dot_slab *s, const float *x, uint32_t rows, float *acc);
+    /* acc = fmaf(weight, part, acc), 128 values. */
+    void (*add_weighted)(float weight, const float *part, float *acc);
+    /* y = silu(min(g, limit)) . clamp(u, -limit, limit). */
+    void (*gate)(const float *g, const float *u, float limit, uint32_t count, float *y);
+} dot_steps;
+
+extern const dot_steps dot_plain;
+#if defined(__x86_64__)
+extern const dot_steps dot_avx2;
+extern const dot_steps dot_avx512;
+#endif
+const dot_steps *dot_steps_of(cpu_isa isa);
+
+#define DOT_TURN 0x1.6a09e6p-4f /* 1 / sqrt(128) */
+
+static inline const float *dot_f32_at(const port_linear *w, uint32_t block, uint32_t k) {
+    size_t lanes = PANEL * panel_count(w, block);
+    return (const float *)w->data + (size_t)block * PANEL_BLOCK * w->k + k * lanes;
+}
+/* bf16 or f16: first weight of row k; of its pair, where k is even. */
+static inline const uint16_t *dot_u16_at(const port_linear *w, uint32_t block, uint32_t k) {
+    size_t lanes = PANEL * panel_count(w, block);
+    size_t rows = w->dtype == DTYPE_BF16 ? ((size_t)w->k + 1) / 2 * 2 : w->k;
+    return (const uint16_t *)w->data + (size_t)block * PANEL_BLOCK * rows + k * lanes;
+}
+/* exl3: the 8 tiles of 16 k, k a multiple of 16. */
+static inline const uint16_t *dot_tiles_at(const port_linear *w, uint32_t block, uint32_t k) {
+    size_t tile = PANEL_RUNS * (size_t)w->bits2;
+    return (const uint16_t *)w->data + ((size_t)block * w->k + k) / EXL3_TILE * 8 * tile;
+}
+
+#endif
