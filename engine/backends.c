@@ -30,16 +30,19 @@ const char *const *backend_exchange_names(void) {
     return exchange_names;
 }
 
-/* The place of a name in a table; fails with `word`. */
-static tf_status find(const char *name, const char *const *names, size_t count, tf_word word,
-                      size_t *at, tf_error *err) {
-    for (*at = 0; *at < count; ++*at) {
-        if (strcmp(names[*at], name) == 0) return TF_OK;
-    }
+/* The place of a name in a table; `count` where it is not there. */
+static size_t find(const char *name, const char *const *names, size_t count) {
+    size_t at = 0;
+    while (at < count && strcmp(names[at], name) != 0)
+        at++;
+    return at;
+}
+
+/* What is known, and the nearest of it. */
+static tf_status offer(const char *name, const char *const *names, size_t count, tf_error *err) {
     tf_text all = {0};
     for (size_t i = 0; i < count; i++)
         text_print(&all, "%s%s", i > 0 ? ", " : "", names[i]);
-    tf_fail(err, word, "looking for '%s'", name);
     tf_expected(err, "one of %s", text_str(&all));
     text_free(&all);
     const char *near = tf_nearest(name, names, count);
@@ -48,16 +51,17 @@ static tf_status find(const char *name, const char *const *names, size_t count, 
 
 tf_status backend_device(const char *name, const device_settings *settings, device **out,
                          tf_error *err) {
-    size_t at;
-    tf_status status = find(name, device_names, COUNT(device_opens), TF_W_UNKNOWN_DEVICE, &at, err);
-    return status == TF_OK ? device_opens[at](settings, out, err) : status;
+    size_t at = find(name, device_names, COUNT(device_opens));
+    if (at < COUNT(device_opens)) return device_opens[at](settings, out, err);
+    tf_fail(err, TF_W_UNKNOWN_DEVICE, "looking for a device '%s'", name);
+    return offer(name, device_names, COUNT(device_opens), err);
 }
 
 tf_status backend_exchange(const char *name, const exchange_settings *settings, exchange **ends,
                            uint32_t *count, tf_error *err) {
-    size_t at;
-    tf_status status =
-        find(name, exchange_names, COUNT(exchange_opens), TF_W_UNKNOWN_EXCHANGE, &at, err);
     TF_ASSERT(settings->world > 0 && settings->world <= TF_WORLD_MAX);
-    return status == TF_OK ? exchange_opens[at](settings, ends, count, err) : status;
+    size_t at = find(name, exchange_names, COUNT(exchange_opens));
+    if (at < COUNT(exchange_opens)) return exchange_opens[at](settings, ends, count, err);
+    tf_fail(err, TF_W_UNKNOWN_EXCHANGE, "looking for an exchange '%s'", name);
+    return offer(name, exchange_names, COUNT(exchange_opens), err);
 }

@@ -4,172 +4,397 @@
 
 #include "engine/base/fault.h"
 #include "engine/base/thread.h"
-#include "engine/port/backends.h"
 #include "engine/wire/record.h"
 #include "tests/support/check.h"
+#include "tests/support/ring.h"
 
-#include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define WORLD_MAX 8u
-#define WAIT_MS   300u
-
-typedef struct ring {
-    uint32_t world, delay_us;
-    exchange *ends[WORLD_MAX];
-} ring;
-
-typedef struct seat {
-    ring *ring;
-    exchange *x;
-    uint32_t rank;
-    void (*act)(struct seat *s);
-    uint64_t seed;
-    tf_status status;
-    tf_error err;
-    uint64_t took_ms;
-    uint32_t rounds;
-    bool wrong;
-} seat;
-
-static bool ring_open(check_case *t, ring *r, uint32_t world, uint32_t delay_us) {
-    *r = (ring){.world = world, .delay_us = delay_us};
-    exchange_settings settings = {world, WAIT_MS, delay_us, 7};
-    uint32_t count = 0;
-    tf_error err = {0};
-    CHECK_U64(t, backend_exchange("threads", &settings, r->ends, &count, &err), TF_OK);
-    return CHECK_U64(t, count, world);
-}
-
-static void ring_close(ring *r) {
-    for (uint32_t i = 0; i < r->world; i++)
-        r->ends[i]->ops->close(r->ends[i]);
-}
-
-static void *sit(void *context) {
-    seat *s = context;
-    uint64_t began = record_now_ns();
-    s->act(s);
-    s->took_ms = (record_now_ns() - began) / 1000000u;
-    return NULL;
-}
-
-/* Every rank acts on a thread of its own. */
-static void act(ring *r, seat *seats, void (*each)(seat *s), uint64_t seed) {
-    pthread_t threads[WORLD_MAX];
-    for (uint32_t i = 0; i < r->world; i++) {
-        seats[i] = (seat){.ring = r, .x = r->ends[i], .rank = i, .act = each, .seed = seed};
-        if (pthread_create(&threads[i], NULL, sit, &seats[i]) != 0) abort();
-    }
-    for (uint32_t i = 0; i < r->world; i++)
-        pthread_join(threads[i], NULL);
-}
-
-static uint8_t content(uint64_t round, uint32_t rank, uint64_t at) {
-    return (uint8_t)(round * 131 + rank * 29 + at * 7 + (at >> 8) + 1);
-}
-
-/* One exchange of the given sizes; wrong where a byte is not the one its rank sent. */
-static tf_status exchange_once(seat *s, const char *site, const uint64_t *bytes, uint64_t round,
-                               uint64_t decision) {
-    uint64_t total = record_begin_of(&(exchange_part){.bytes = bytes}, s->x->world);
-    uint8_t *send = malloc(bytes[s->rank] + 1);
-    uint8_t *recv = calloc(1, total + 1);
-    if (send == NULL || recv == NULL) abort();
-    for (uint64_t i = 0; i < bytes[s->rank]; i++)
-        send[i] = content(round, s->rank, i);
-    exchange_part part = {site, send, recv, bytes, decision};
-    tf_status status = s->x->ops->gather(s->x, &part, &s->err);
-    memset(send, 0xee, bytes[s->rank]); /* free for reuse at once */
-    const uint8_t *at = recv;
-    for (uint32_t r = 0; status == TF_OK && r < s->x->world; at += bytes[r], r++) {
-        for (uint64_t i = 0; i < bytes[r]; i++)
-            s->wrong |= at[i] != content(round, r, i);
-    }
-    s->wrong |= status == TF_OK && recv[total] != 0;
-    free(send);
-    free(recv);
-    return status;
-}
+#define SITE_OF(x) ((x)->rank == 1 ? "moe" : "attn")
 
 /* ---- bytes ---- */
 
-static void random_rounds(seat *s) {
-    check_random sizes = {s->seed}; /* the same on all ranks */
-    s->x->delay_us_max = s->ring->delay_us;
-    for (uint32_t round = 0; round < s->rounds && s->status == TF_OK; round++) {
-        uint64_t bytes[WORLD_MAX];
+typedef struct walk {
+    uint64_t seed;
+    uint32_t rounds;
+} walk;
+
+static tf_status random_rounds(ring_seat *s) {
+    const walk *w = s->context;
+    check_random sizes = {w->seed}; /* the same on all ranks */
+    tf_status status = TF_OK;
+    for (uint32_t round = 0; round < w->rounds && status == TF_OK; round++) {
+        uint64_t bytes[RING_MAX];
         for (uint32_t r = 0; r < s->x->world; r++) {
             uint64_t kind = check_below(&sizes, 40);
-            bytes[r] = kind < 10   ? 0
-                       : kind < 39 ? check_below(&sizes, 3000)
-                                   : check_below(&sizes, 400000);
+            uint64_t most = kind < 10 ? 1 : kind < 39 ? 3000 : 400000;
+            bytes[r] = check_below(&sizes, most);
         }
-        s->status = exchange_once(s, "some", bytes, round, round);
+        status = ring_gather(s, "some", bytes, round, round);
         s->x->ops->beat(s->x);
     }
+    return status;
 }
 
-static void many_rounds(seat *s) {
-    s->rounds = 1500;
-    random_rounds(s);
-}
-
-static void few_rounds(seat *s) {
-    s->rounds = 120;
-    random_rounds(s);
-}
-
-static void all_held(check_case *t, const ring *r, const seat *seats, uint32_t rounds) {
+static void all_held(check_case *t, const ring *r, uint32_t rounds) {
     for (uint32_t i = 0; i < r->world; i++) {
-        CHECKF(t, seats[i].status == TF_OK, "rank %u: %s %s", i, seats[i].err.what,
-               seats[i].err.found);
-        CHECKF(t, !seats[i].wrong, "rank %u of %u has a byte that was not sent", i, r->world);
-        CHECK_U64(t, r->ends[i]->sequence, rounds);
-        CHECK_U64(t, r->ends[i]->log[(rounds - 1) % EXCHANGE_LOG].done, true);
+        const ring_seat *s = &r->seats[i];
+        CHECKF(t, s->status == TF_OK, "rank %u: %s: %s", i, s->err.what, s->err.found);
+        CHECKF(t, !s->wrong, "rank %u of %u has a byte that was not sent", i, r->world);
+        CHECK_U64(t, s->x->sequence, rounds);
+        CHECK(t, s->x->log[(rounds - 1) % EXCHANGE_LOG].done);
     }
 }
 
 static const uint32_t worlds[] = {1, 2, 3, 4, 8};
 
-static void bytes_arrive_in_rank_order(check_case *t) {
-    check_random r = check_seed(t);
+static void in_every_world(check_case *t, uint32_t rounds, uint32_t delay_us_max) {
+    check_random random = check_seed(t);
     for (size_t w = 0; w < COUNT(worlds); w++) {
-        ring all;
-        seat seats[WORLD_MAX];
-        if (!ring_open(t, &all, worlds[w], 0)) return;
-        act(&all, seats, many_rounds, check_next(&r));
-        all_held(t, &all, seats, 1500);
-        ring_close(&all);
+        ring r;
+        walk steps = {check_next(&random), rounds};
+        if (!ring_open(t, &r, worlds[w], delay_us_max)) return;
+        ring_run(&r, random_rounds, &steps);
+        all_held(t, &r, rounds);
+        ring_close(&r);
     }
+}
+
+static void bytes_arrive_in_rank_order(check_case *t) {
+    in_every_world(t, 1500, 0);
 }
 
 static void random_delays_change_nothing(check_case *t) {
-    check_random r = check_seed(t);
-    for (size_t w = 0; w < COUNT(worlds); w++) {
-        ring all;
-        seat seats[WORLD_MAX];
-        if (!ring_open(t, &all, worlds[w], 700)) return;
-        act(&all, seats, few_rounds, check_next(&r));
-        all_held(t, &all, seats, 120);
-        ring_close(&all);
-    }
+    in_every_world(t, 120, 700);
+}
+
+static tf_status three_pieces(ring_seat *s) {
+    static const uint64_t bytes[] = {300001, 0, 131072};
+    return ring_gather(s, "large", bytes, 3, 0);
 }
 
 static void counts_what_was_received(check_case *t) {
-    ring all;
-    seat seats[WORLD_MAX];
-    if (!ring_open(t, &all, 3, 0)) return;
-    act(&all, seats, few_rounds, 5);
-    uint64_t in_all = 0, each = 0;
-    for (uint32_t i = 0; i < 3; i++)
-        in_all += all.ends[i]->bytes_received;
-    for (uint32_t i = 0; i < EXCHANGE_LOG; i++)
-        each += all.ends[0]->log[i].bytes;
-    CHECK(t, in_all % 2 == 0 && in_all > 2 * each && each > 0);
-    CHECK(t, all.ends[0]->spent_ns > 0);
-    ring_close(&all);
+    ring r;
+    if (!ring_open(t, &r, 3, 0)) return;
+    ring_run(&r, three_pieces, NULL);
+    all_held(t, &r, 1);
+    CHECK_U64(t, r.seats[0].x->bytes_received, 131072);
+    CHECK_U64(t, r.seats[1].x->bytes_received, 431073);
+    CHECK_U64(t, r.seats[2].x->bytes_received, 300001);
+    CHECK_U64(t, r.seats[1].x->log[0].bytes, 431073);
+    CHECK(t, r.seats[0].x->spent_ns > 0);
+    ring_close(&r);
+}
+
+static tf_status twenty_rounds(ring_seat *s) {
+    static const uint64_t bytes[RING_MAX] = {8, 8, 8};
+    for (uint64_t i = 0; i < 20; i++) {
+        tf_status status = ring_gather(s, i % 2 == 0 ? "attn" : "moe", bytes, i, 0);
+        if (status != TF_OK) return status;
+    }
+    return TF_OK;
+}
+
+static void log_holds_the_last_exchanges(check_case *t) {
+    ring r;
+    if (!ring_open(t, &r, 3, 0)) return;
+    ring_run(&r, twenty_rounds, NULL);
+    for (uint64_t i = 20 - EXCHANGE_LOG; i < 20; i++) {
+        const exchange_entry *entry = &r.seats[2].x->log[i % EXCHANGE_LOG];
+        CHECK_U64(t, entry->sequence, i);
+        CHECK_STR(t, entry->site, i % 2 == 0 ? "attn" : "moe");
+        CHECK_U64(t, entry->bytes, 24);
+        CHECK(t, entry->done);
+    }
+    ring_close(&r);
+}
+
+/* ---- ranks that differ ---- */
+
+static const uint64_t hundred[RING_MAX] = {100, 100, 100, 100, 100, 100, 100, 100};
+
+static tf_status agree_once(ring_seat *s) {
+    return ring_gather(s, "embed", hundred, 1, 5);
+}
+
+static tf_status other_site(ring_seat *s) {
+    tf_status status = agree_once(s);
+    return status != TF_OK ? status : ring_gather(s, SITE_OF(s->x), hundred, 2, 5);
+}
+
+/* Every rank refuses by this word; what rank 0 says is looked at. */
+static void all_refuse(check_case *t, ring *r, ring_act act, tf_word word, const char *found_by_0,
+                       const char *expected_by_0) {
+    ring_run(r, act, NULL);
+    for (uint32_t i = 0; i < r->world; i++) {
+        const ring_seat *s = &r->seats[i];
+        CHECK_U64(t, s->err.word, word);
+        CHECKF(t, strstr(s->err.what, "exchange 1 (") != NULL, "rank %u: %s", i, s->err.what);
+        CHECK(t, s->err.remedy[0] != '\0');
+        CHECK(t, !s->x->log[1].done);
+    }
+    const tf_error *e = &r->seats[0].err;
+    CHECKF(t, strstr(e->what, "ranks 0 and 1") != NULL, "%s", e->what);
+    CHECKF(t, strstr(e->found, found_by_0) != NULL, "found: %s", e->found);
+    CHECKF(t, strstr(e->expected, expected_by_0) != NULL, "expected: %s", e->expected);
+    ring_close(r);
+}
+
+static void another_site_is_named(check_case *t) {
+    ring r;
+    if (!ring_open(t, &r, 3, 0)) return;
+    all_refuse(t, &r, other_site, TF_W_EXCHANGE_DIFFERS, "rank 1 at exchange 1 (moe), 100 bytes",
+               "exchange 1 (attn) as rank 0, which gives 100 bytes");
+}
+
+static tf_status other_bytes(ring_seat *s) {
+    tf_status status = agree_once(s);
+    uint64_t bytes[] = {100, 100, s->x->rank == 1 ? 96 : 100};
+    return status != TF_OK ? status : ring_gather(s, "attn", bytes, 2, 5);
+}
+
+static void other_sizes_are_named(check_case *t) {
+    ring r;
+    if (!ring_open(t, &r, 3, 0)) return;
+    all_refuse(t, &r, other_bytes, TF_W_EXCHANGE_DIFFERS, "rank 1 means that rank 2 gives 96 bytes",
+               "100 bytes, as rank 0 means");
+}
+
+/* Large sizes take more rounds than small ones. */
+static tf_status many_other_bytes(ring_seat *s) {
+    tf_status status = agree_once(s);
+    uint64_t bytes[] = {100, 100, s->x->rank == 1 ? 1000000 : 100};
+    return status != TF_OK ? status : ring_gather(s, "attn", bytes, 2, 5);
+}
+
+static void another_count_of_rounds_is_named(check_case *t) {
+    ring r;
+    if (!ring_open(t, &r, 3, 0)) return;
+    all_refuse(t, &r, many_other_bytes, TF_W_EXCHANGE_DIFFERS, "rank 2 gives 1000000 bytes",
+               "100 bytes, as rank 0 means");
+}
+
+static tf_status other_sequence(ring_seat *s) {
+    tf_status status = agree_once(s);
+    if (s->x->rank == 1) s->x->sequence += 4;
+    return status != TF_OK ? status : ring_gather(s, "attn", hundred, 2, 5);
+}
+
+static void another_sequence_is_named(check_case *t) {
+    ring r;
+    if (!ring_open(t, &r, 2, 0)) return;
+    ring_run(&r, other_sequence, NULL);
+    CHECK_U64(t, r.seats[0].err.word, TF_W_EXCHANGE_DIFFERS);
+    CHECK(t, strstr(r.seats[0].err.found, "rank 1 at exchange 5 (attn)") != NULL);
+    CHECK(t, strstr(r.seats[1].err.found, "rank 0 at exchange 1 (attn)") != NULL);
+    ring_close(&r);
+}
+
+static tf_status other_decision(ring_seat *s) {
+    tf_status status = agree_once(s);
+    return status != TF_OK ? status
+                           : ring_gather(s, "choose", hundred, 2, s->x->rank == 1 ? 0xabc : 5);
+}
+
+static void another_decision_is_named(check_case *t) {
+    ring r;
+    if (!ring_open(t, &r, 3, 0)) return;
+    all_refuse(t, &r, other_decision, TF_W_DECISION_DIFFERS,
+               "decisions of rank 1 hash to 0000000000000abc",
+               "0000000000000005, as those of rank 0");
+}
+
+static tf_status nothing_taken(ring_seat *s) {
+    static const uint64_t bytes[] = {16, 16, 16};
+    char send[16] = "sixteen bytes ..", recv[48] = {0};
+    exchange_part part = {SITE_OF(s->x), send, recv, bytes, 0};
+    tf_status status = s->x->ops->gather(s->x, &part, &s->err);
+    for (size_t i = 0; i < sizeof recv; i++)
+        s->wrong |= recv[i] != 0;
+    return status;
+}
+
+static void no_byte_is_taken_before_all_agree(check_case *t) {
+    ring r;
+    if (!ring_open(t, &r, 3, 0)) return;
+    ring_run(&r, nothing_taken, NULL);
+    for (uint32_t i = 0; i < 3; i++) {
+        CHECK_U64(t, r.seats[i].err.word, TF_W_EXCHANGE_DIFFERS);
+        CHECKF(t, !r.seats[i].wrong, "rank %u took bytes of ranks that stand elsewhere", i);
+    }
+    ring_close(&r);
+}
+
+/* ---- ranks that end or hang ---- */
+
+static tf_status two_rounds(ring_seat *s) {
+    tf_status status = agree_once(s);
+    return status != TF_OK ? status : ring_gather(s, "attn", hundred, 2, 5);
+}
+
+/* Does not come back; the others have given up when it ends. */
+static tf_status falls_silent(ring_seat *s) {
+    tf_status status = agree_once(s);
+    ring_nap(3 * RING_HURRY_MS);
+    return status;
+}
+
+static void silent_rank_is_named_in_time(check_case *t) {
+    ring r;
+    const ring_act acts[] = {two_rounds, two_rounds, falls_silent};
+    if (!ring_open(t, &r, 3, 0)) return;
+    ring_hurry(&r);
+    ring_run_each(&r, acts, NULL);
+    for (uint32_t i = 0; i < 2; i++) {
+        const ring_seat *s = &r.seats[i];
+        CHECK_U64(t, s->err.word, TF_W_PEER_SILENT);
+        CHECK_STR(t, s->err.what, "exchange 1 (attn): waiting for rank 2");
+        CHECK_STR(t, s->err.found,
+                  "nothing of rank 2 for 300 ms; the last it came to is exchange 0 (embed)");
+        CHECKF(t, s->took_ms >= RING_HURRY_MS && s->took_ms < 5 * RING_HURRY_MS, "%u ms",
+               (unsigned)s->took_ms);
+    }
+    ring_close(&r);
+}
+
+static tf_status silent_from_the_begin(ring_seat *s) {
+    (void)s;
+    ring_nap(2 * RING_HURRY_MS);
+    return TF_OK;
+}
+
+static void rank_that_never_came_is_named(check_case *t) {
+    ring r;
+    const ring_act acts[] = {silent_from_the_begin, two_rounds};
+    if (!ring_open(t, &r, 2, 0)) return;
+    ring_hurry(&r);
+    ring_run_each(&r, acts, NULL);
+    CHECK_U64(t, r.seats[1].err.word, TF_W_PEER_SILENT);
+    CHECK_STR(t, r.seats[1].err.found, "nothing of rank 0 for 300 ms; it came to no exchange yet");
+    ring_close(&r);
+}
+
+static tf_status beats_for_long(ring_seat *s) {
+    tf_status status = agree_once(s);
+    for (int i = 0; i < 16; i++) {
+        ring_nap(RING_HURRY_MS / 4);
+        s->x->ops->beat(s->x);
+    }
+    return status != TF_OK ? status : ring_gather(s, "attn", hundred, 2, 5);
+}
+
+static void rank_that_beats_is_waited_for(check_case *t) {
+    ring r;
+    const ring_act acts[] = {two_rounds, beats_for_long, two_rounds};
+    if (!ring_open(t, &r, 3, 0)) return;
+    ring_hurry(&r);
+    ring_run_each(&r, acts, NULL);
+    all_held(t, &r, 2);
+    ring_close(&r);
+}
+
+static tf_status stops(ring_seat *s) {
+    tf_status status = agree_once(s);
+    ring_nap(50);
+    s->x->ops->stop(s->x, "out of memory in layer 7");
+    s->x->ops->stop(s->x, "a second reason");
+    return status;
+}
+
+/* Computes while the other stops, and comes later. */
+static tf_status comes_late(ring_seat *s) {
+    tf_status status = agree_once(s);
+    ring_nap(120);
+    return status != TF_OK ? status : ring_gather(s, "attn", hundred, 2, 5);
+}
+
+static void stop_reaches_all_at_once(check_case *t) {
+    ring r;
+    const ring_act acts[] = {two_rounds, stops, comes_late};
+    if (!ring_open(t, &r, 3, 0)) return;
+    ring_run_each(&r, acts, NULL);
+    for (uint32_t i = 0; i < 3; i += 2) {
+        const ring_seat *s = &r.seats[i];
+        CHECK_U64(t, s->err.word, TF_W_PEER_STOPPED);
+        CHECK_STR(t, s->err.what, "rank 1 stopped");
+        CHECK_STR(t, s->err.found, "out of memory in layer 7");
+        CHECK(t, s->took_ms < EXCHANGE_WAIT_MS);
+    }
+    ring_close(&r);
+}
+
+static tf_status stops_at_length(ring_seat *s) {
+    static char reason[1000];
+    memset(reason, 'a', sizeof reason - 1);
+    s->x->ops->stop(s->x, reason);
+    return TF_OK;
+}
+
+static void long_reason_is_cut(check_case *t) {
+    ring r;
+    const ring_act acts[] = {stops_at_length, two_rounds};
+    if (!ring_open(t, &r, 2, 0)) return;
+    ring_run_each(&r, acts, NULL);
+    CHECK_U64(t, strlen(r.seats[1].err.found), EXCHANGE_REASON - 1);
+    ring_close(&r);
+}
+
+static tf_status leaves(ring_seat *s) {
+    tf_status status = agree_once(s);
+    ring_nap(50);
+    s->x->ops->close(s->x);
+    return status;
+}
+
+static void rank_that_left_is_named(check_case *t) {
+    ring r;
+    const ring_act acts[] = {two_rounds, leaves};
+    if (!ring_open(t, &r, 2, 0)) return;
+    ring_run_each(&r, acts, NULL);
+    CHECK_U64(t, r.seats[0].err.word, TF_W_PEER_GONE);
+    CHECK_STR(t, r.seats[0].err.found, "rank 1 has closed its end");
+    CHECK(t, r.seats[0].took_ms < EXCHANGE_WAIT_MS);
+    r.seats[0].x->ops->close(r.seats[0].x);
+}
+
+static tf_status asks_to_stop(ring_seat *s) {
+    tf_status status = agree_once(s);
+    ring_nap(50);
+    tf_stop_request();
+    ring_nap(100);
+    return status;
+}
+
+static void asking_to_stop_ends_a_wait(check_case *t) {
+    ring r;
+    const ring_act acts[] = {two_rounds, asks_to_stop};
+    if (!ring_open(t, &r, 2, 0)) return;
+    ring_run_each(&r, acts, NULL);
+    tf_stop_reset();
+    CHECK_U64(t, r.seats[0].err.word, TF_W_INTERRUPTED);
+    CHECK(t, r.seats[0].took_ms < EXCHANGE_WAIT_MS);
+    ring_close(&r);
+}
+
+static void survives_every_failed_allocation(check_case *t) {
+#ifdef TF_FAULT
+    for (uint64_t n = 1;; n++) {
+        exchange_settings settings = {.world = 3};
+        exchange *ends[3];
+        uint32_t count = 0;
+        tf_error err = {0};
+        fault_arm(FAULT_ALLOC, n);
+        tf_status status = exchange_threads_open(&settings, ends, &count, &err);
+        bool fired = fault_fired(FAULT_ALLOC);
+        fault_arm(FAULT_ALLOC, 0);
+        CHECK_U64(t, status, fired ? TF_NO_MEMORY : TF_OK);
+        for (uint32_t i = 0; status == TF_OK && i < 3; i++)
+            ends[i]->ops->close(ends[i]);
+        if (!fired) break;
+    }
+#else
+    check_skip(t, "faults are not built in");
+#endif
 }
 
 int main(int argc, char **argv) {
@@ -177,6 +402,21 @@ int main(int argc, char **argv) {
         {"exchange/bytes-arrive-in-rank-order", bytes_arrive_in_rank_order},
         {"exchange/random-delays-change-nothing", random_delays_change_nothing},
         {"exchange/counts-what-was-received", counts_what_was_received},
+        {"exchange/log-holds-the-last-exchanges", log_holds_the_last_exchanges},
+        {"exchange/another-site-is-named", another_site_is_named},
+        {"exchange/other-sizes-are-named", other_sizes_are_named},
+        {"exchange/another-count-of-rounds-is-named", another_count_of_rounds_is_named},
+        {"exchange/another-sequence-is-named", another_sequence_is_named},
+        {"exchange/another-decision-is-named", another_decision_is_named},
+        {"exchange/no-byte-is-taken-before-all-agree", no_byte_is_taken_before_all_agree},
+        {"exchange/silent-rank-is-named-in-time", silent_rank_is_named_in_time},
+        {"exchange/rank-that-never-came-is-named", rank_that_never_came_is_named},
+        {"exchange/rank-that-beats-is-waited-for", rank_that_beats_is_waited_for},
+        {"exchange/stop-reaches-all-at-once", stop_reaches_all_at_once},
+        {"exchange/long-reason-is-cut", long_reason_is_cut},
+        {"exchange/rank-that-left-is-named", rank_that_left_is_named},
+        {"exchange/asking-to-stop-ends-a-wait", asking_to_stop_ends_a_wait},
+        {"exchange/survives-every-failed-allocation", survives_every_failed_allocation},
     };
     return check_main(argc, argv, cases, COUNT(cases));
 }
