@@ -6,6 +6,7 @@
 #include "engine/cpu/cpu.h"
 #include "engine/cpu/dot.h"
 #include "engine/cpu/isa.h"
+#include "engine/cpu/moe.h"
 #include "engine/cpu/panel.h"
 #include "engine/emit/buffers.h"
 

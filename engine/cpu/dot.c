@@ -10,6 +10,9 @@
 #define TEAM_PRODUCTS (1u << 18)
 
 const dot_steps *dot_steps_of(cpu_isa isa) {
+#if defined(__x86_64__)
+    if (isa >= CPU_AVX512) return &dot_avx512;
+#endif
     (void)isa;
     return &dot_plain;
 }

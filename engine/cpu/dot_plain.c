@@ -40,9 +40,9 @@ static void round_bf16(const float *x, uint32_t count, float *y) {
 /* One row of a tile: 16 columns. */
 static void widen_row(const port_linear *w, const uint16_t *tile, uint32_t row, float *to) {
     for (uint32_t column = 0; column < EXL3_TILE; column++) {
-        panel_place p = panel_place_of(w->bits2, row, column / PANEL_RUNS);
+        panel_place p = panel_places[w->bits2][row][column / PANEL_RUNS];
         uint32_t run = column % PANEL_RUNS;
-        uint32_t before = p.word > 0 ? (p.word - 1) * PANEL_RUNS + run
+        uint32_t before = p.word > 0 ? (p.word - 1u) * PANEL_RUNS + run
                                      : (w->bits2 - 1) * PANEL_RUNS + (run + 7) % PANEL_RUNS;
         uint32_t both = (uint32_t)tile[before] << 16 | tile[p.word * PANEL_RUNS + run];
         to[column] = f32_from_f16(exl3_code(w->codebook, (uint16_t)(both >> p.shift)));
@@ -100,6 +100,10 @@ static void add_weighted(float weight, const float *part, float *acc) {
         acc[i] = fmaf(weight, part[i], acc[i]);
 }
 
+static void gate(const float *g, const float *u, float limit, uint32_t count, float *y) {
+    dot_gate(g, u, limit, count, y);
+}
+
 const dot_steps dot_plain = {
     .turn_in = turn_in,
     .turn_out = turn_out,
@@ -107,4 +111,5 @@ const dot_steps dot_plain = {
     .widen = widen,
     .multiply = multiply,
     .add_weighted = add_weighted,
+    .gate = gate,
 };

@@ -32,14 +32,9 @@ static inline uint32_t panel_count(const port_linear *w, uint32_t block) {
 /* Where the 16 bits of a weight lie in its run: the low bits of (word before, word) >> shift.  The
  * word before a run's first is the last of the run before. */
 typedef struct panel_place {
-    uint32_t word, shift;
+    uint8_t word, shift;
 } panel_place;
-/* Of the weights in row `row` of a tile, columns `half` * 8 to + 7 (MODEL 8). */
-static inline panel_place panel_place_of(uint32_t half_bits, uint32_t row, uint32_t half) {
-    uint32_t weight = 8 * (row % 8 / 2) + row % 2 + 2 * (row / 8) + 4 * half;
-    uint32_t end = half_bits * (weight + 1) / 2;
-    uint32_t word = (end - 1) / 16;
-    return (panel_place){word, 16 * (word + 1) - end};
-}
+/* [half_bits][row of the tile][column div 8] (MODEL 8). */
+extern const panel_place panel_places[17][EXL3_TILE][2];
 
 #endif
