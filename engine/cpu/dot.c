@@ -12,6 +12,7 @@
 const dot_steps *dot_steps_of(cpu_isa isa) {
 #if defined(__x86_64__)
     if (isa >= CPU_AVX512) return &dot_avx512;
+    if (isa == CPU_AVX2) return &dot_avx2;
 #endif
     (void)isa;
     return &dot_plain;
