@@ -37,10 +37,12 @@ tf_status record_compare(const exchange *x, const record_header *own, const reco
 /* Where the bytes of `rank` begin in recv. */
 uint64_t record_begin_of(const exchange_part *part, uint32_t rank);
 
-/* Who is waited for: a peer that neither answers nor advances for wait_ms is silent. */
+/* Who is waited for: a peer that neither answers nor advances for wait_ms is silent.  Time in which
+ * nobody looked - the process was stopped, say - does not count. */
 typedef struct record_watch {
-    uint64_t beats;    /* as last seen */
-    uint64_t since_ns; /* when they last changed */
+    uint64_t beats;     /* as last seen */
+    uint64_t looked_ns; /* when last seen; 0: never */
+    uint64_t silent_ns; /* that the beats have not changed */
 } record_watch;
 /* Returns whether the peer is silent by now. */
 bool record_silent(const exchange *x, record_watch *w, uint64_t beats, uint64_t now_ns);
