@@ -169,6 +169,127 @@ tf_status tf_rank_text(const tf_plan *plan, const tf_rank_options *options, tf_t
 tf_status tf_rank_verify(const char *dir, const tf_plan *plan, tf_verify mode, bool json,
                          const tf_rank_options *options, tf_text *report, tf_error *err);
 
+/* ---- models: a forward that executes the emitted lists --------------------------------------- */
+
+typedef struct tf_model tf_model;
+
+typedef enum {
+    TF_PROFILE_F32, /* float32 activations */
+    TF_PROFILE_BF16 /* what enters a product with a bf16 or EXL3 weight is rounded to bf16 */
+} tf_profile;
+
+/* For tests of what happens when a rank fails; act NULL: nothing does. */
+typedef struct tf_model_fault {
+    const char *act;   /* "die" (fails), "hang" (never answers again), "kill" (its process ends) */
+    const char *phase; /* "open", "load", "prefill", "decode" */
+    uint32_t rank;
+} tf_model_fault;
+
+typedef struct tf_model_options {
+    const char *device; /* NULL: "cpu" */
+    const char *isa;    /* NULL: the best this machine has */
+    const char *ranks;  /* NULL: "threads", all ranks in this process; "mpi": this process is one */
+    const char *rank_dir; /* folder of rank<r> folders; NULL: made in cache_dir and kept there */
+    const char *cache_dir;
+    tf_profile profile;
+    uint32_t threads;  /* of a rank; 0: the cores shared out among the ranks here */
+    uint32_t slots;    /* requests side by side; 0: 1 */
+    uint32_t rows;     /* most rows of a step or chunk; 0: 128 */
+    uint64_t context;  /* positions of a request; 0: 4096 */
+    uint32_t wait_ms;  /* a silent rank is given up; 0: 4000 */
+    uint32_t delay_us; /* tests: each rank waits at random up to this before each exchange */
+    uint64_t delay_seed;
+    const char *layer_hashes; /* file to write them to, one a rank; NULL: none */
+    tf_model_fault fault;
+    tf_progress progress; /* while weights load */
+    void *context_of_progress;
+} tf_model_options;
+
+/* Ranks of split->world; split->rank means nothing.  Everything is checked on every rank - plan, rank
+ * files, device, that all ranks agree - before the first byte of a weight is read.  Borrows the pack. */
+tf_status tf_model_open(const tf_pack *pack, const tf_split *split, const tf_model_options *options,
+                        tf_model **out, tf_error *err);
+void tf_model_close(tf_model *model);
+
+/* Positions of a slot start at 0.  After a failure other than a refused argument only close is open. */
+uint32_t tf_model_length(const tf_model *model, uint32_t slot);
+uint32_t tf_model_vocab(const tf_model *model);
+/* The rank whose process this is, and whether it is rank 0's: the one that should print. */
+uint32_t tf_model_rank(const tf_model *model);
+/* Forgets the request. */
+tf_status tf_model_reset(tf_model *model, uint32_t slot, tf_error *err);
+/* Takes back the newest positions; as many as a step of drafts can add.  Fails with
+ * rollback-too-far. */
+tf_status tf_model_rollback(tf_model *model, uint32_t slot, uint32_t length, tf_error *err);
+/* How the slot's tokens are chosen: 0 is the best one, else a draw keyed by (seed, position). */
+tf_status tf_model_sampling(tf_model *model, uint32_t slot, double temperature, int64_t seed,
+                            tf_error *err);
+
+/* Ids for the slot's next positions, at most options.rows of them.
+ *
+ *   ids     [count] i32
+ *   logits  [count, V] f32 of every row, or NULL
+ *   next    the token chosen after the last row; may be NULL
+ *
+ * Fails with bad-token, context-full, bad-slot. */
+tf_status tf_model_prefill(tf_model *model, uint32_t slot, const int32_t *ids, uint32_t count,
+                           float *logits, int32_t *next, tf_error *err);
+/* A row of a step: the next token of a request.  Rows of one request stand together, in order. */
+typedef struct tf_row {
+    uint32_t slot;
+    int32_t id;
+} tf_row;
+/*   logits  [count, V] f32, or NULL
+ *   next    [count] i32: the token chosen after each row */
+tf_status tf_model_decode(tf_model *model, const tf_row *rows, uint32_t count, float *logits,
+                          int32_t *next, tf_error *err);
+
+/* A request's state, the same bytes at every world. */
+size_t tf_model_state_bytes(const tf_model *model);
+tf_status tf_model_save(tf_model *model, uint32_t slot, void *to, size_t bytes, tf_error *err);
+/* Fails with state-differs for another model, context or profile, or damaged bytes. */
+tf_status tf_model_restore(tf_model *model, uint32_t slot, const void *from, size_t bytes,
+                           tf_error *err);
+
+/* Bytes held by one rank of this process. */
+typedef struct tf_model_memory {
+    uint64_t weights;
+    uint64_t state;     /* of all slots */
+    uint64_t step;      /* peak of the lists' buffers */
+    uint64_t scratch;   /* of kernels and exchanges */
+    uint64_t in_out;    /* inputs and outputs of a step */
+    uint64_t exchanged; /* bytes received from ranks so far */
+} tf_model_memory;
+void tf_model_memory_of(const tf_model *model, uint32_t rank, tf_model_memory *out);
+const char *tf_model_isa(const tf_model *model);
+/* The last exchanges of each rank here, a line each: to print when a run ended early. */
+void tf_model_exchanges(const tf_model *model, tf_text *out);
+
+typedef struct tf_prompt {
+    const int32_t *ids;
+    uint32_t count;
+    double temperature;
+    int64_t seed;
+} tf_prompt;
+typedef struct tf_generated {
+    int32_t *ids; /* [tokens] caller owns */
+    uint32_t count;
+} tf_generated;
+typedef struct tf_timing {
+    double prefill_seconds, decode_seconds;
+    uint64_t prefill_rows, decode_rows;
+} tf_timing;
+/* Runs prompts through the slots, as many side by side as there are; each row of `out` gets `tokens`
+ * ids.  chunk: rows of a prefill chunk, 0: options.rows.  timing may be NULL. */
+tf_status tf_generate(tf_model *model, const tf_prompt *prompts, uint32_t count, uint32_t tokens,
+                      uint32_t chunk, tf_generated *out, tf_timing *timing, tf_error *err);
+
+/* The same for one prompt, with every row's logits over the whole vocabulary, as a text that a pin can
+ * hold: the digest of the logits' bits in prefill and in decode, the tokens, and their token_sha.  It
+ * says nothing of world, ranks, threads, instructions or chunks, since none of them may show in it. */
+tf_status tf_forward_text(tf_model *model, const tf_prompt *prompt, uint32_t tokens, uint32_t chunk,
+                          tf_text *out, tf_error *err);
+
 /* ---- admission ------------------------------------------------------------------------------ */
 
 /* Is the operation ("plan", "rank files", "emit decode", ...) open at this world?  To be asked before

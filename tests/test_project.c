@@ -1,6 +1,6 @@
 /* A project from outside: its runs, its pins from capture to review, its store, all by the program. */
 #include "harness/cli/capture_base.h"
-#include "harness/cli/record.h"
+#include "harness/cli/recording.h"
 #include "tests/support/check.h"
 
 #include <stdio.h>

@@ -49,9 +49,13 @@ tf_status cpu_open(const device_settings *settings, device **out, tf_error *err)
 bool cpu_has(call_kind kind);
 
 /* ---- kernels ---- */
-#define no_scratch              NULL
-#define KERNEL(NAME, run, need) tf_status run(cpu_device *d, const port_launch *l, tf_error *err);
+#define PLAIN(NAME, run) tf_status run(cpu_device *d, const port_launch *l, tf_error *err);
+#define KERNEL(NAME, run, need)                                                \
+    PLAIN(NAME, run)                                                           \
+    void need(const cpu_device *d, const port_launch *l, size_t *worker_bytes, \
+              size_t *shared_bytes);
 #include "engine/cpu/kernels.def"
 #undef KERNEL
+#undef PLAIN
 
 #endif

@@ -21,9 +21,11 @@ static const struct {
     cpu_kernel run;
     cpu_need need;
 } table[CALL_KINDS] = {
+#define PLAIN(NAME, run)        [CALL_##NAME] = {run, NULL},
 #define KERNEL(NAME, run, need) [CALL_##NAME] = {run, need},
 #include "engine/cpu/kernels.def"
 #undef KERNEL
+#undef PLAIN
 };
 
 bool cpu_has(call_kind kind) {

@@ -54,10 +54,4 @@ void dot_whole(const cpu_device *d, void *scratch, const port_linear *w, const d
  * microseconds; `products` is the number of multiplications. */
 void dot_run(const cpu_device *d, size_t jobs, uint64_t products, team_job job, void *context);
 
-/* What the launches reserve. */
-void cpu_dot_need(const cpu_device *d, const port_launch *l, size_t *worker_bytes,
-                  size_t *shared_bytes);
-void cpu_reduce_need(const cpu_device *d, const port_launch *l, size_t *worker_bytes,
-                     size_t *shared_bytes);
-
 #endif

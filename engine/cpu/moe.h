@@ -13,9 +13,4 @@
 
 #define MOE_ROWS 256u /* rows that are listed together */
 
-void cpu_experts_up_need(const cpu_device *d, const port_launch *l, size_t *worker_bytes,
-                         size_t *shared_bytes);
-void cpu_experts_down_need(const cpu_device *d, const port_launch *l, size_t *worker_bytes,
-                           size_t *shared_bytes);
-
 #endif

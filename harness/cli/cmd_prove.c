@@ -5,7 +5,7 @@
 #include "harness/cli/capture_base.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/out.h"
-#include "harness/cli/record.h"
+#include "harness/cli/recording.h"
 #include "harness/cli/session.h"
 #include "harness/cli/summary.h"
 #include "harness/lua/script.h"
@@ -75,7 +75,7 @@ static tf_status carry_out(const session *s, script *book, script_job *job, tf_e
     char revision[64];
     char captured_at[80];
     bool dirty = false;
-    record shown;
+    recording shown;
     script_result result = {0};
     TF_TRY(worktree_head(s->root, revision, &dirty, err));
     TF_TRY(begin_record(s, job->run, revision, dirty, &db, err));
@@ -83,10 +83,11 @@ static tf_status carry_out(const session *s, script *book, script_job *job, tf_e
     job->revision = revision[0] == '\0' ? NULL : captured_at;
     job->command = s->tool;
     job->ci = s->ci;
-    record_begin(&shown, db, s->tap_version, out_stderr_is_terminal() && !out_stdout_is_terminal());
-    job->sink = record_sink(&shown);
+    recording_begin(&shown, db, s->tap_version,
+                    out_stderr_is_terminal() && !out_stdout_is_terminal());
+    job->sink = recording_sink(&shown);
     status = script_run(book, job, &result, err);
-    record_end(&shown);
+    recording_end(&shown);
     if (job->capture && (status == TF_OK || status == TF_MISMATCH))
         note_pending(result.pins.written, s->tool);
     status = end_record(db, status, &result.checks, err);

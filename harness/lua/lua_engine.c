@@ -134,11 +134,8 @@ static void read_weights(lua_State *L, int index, tf_split *split) {
     lua_pop(L, 1);
 }
 
-pack_object *lua_engine_case(lua_State *L, int index, const char *use, tf_split *split) {
-    static const char *const keys[] = {"pack", "world", "rank", "weights", "name"};
+pack_object *lua_engine_split(lua_State *L, int index, const char *use, tf_split *split) {
     lua_Integer world = 1, rank = 0;
-    luaL_checktype(L, index, LUA_TTABLE);
-    bind_check_keys(L, index, use, keys, sizeof keys / sizeof keys[0]);
     bind_get_number(L, index, "world", 0, UINT32_MAX, &world);
     bind_get_number(L, index, "rank", 0, UINT32_MAX, &rank);
     *split = (tf_split){.world = (uint32_t)world, .rank = (uint32_t)rank};
@@ -149,6 +146,13 @@ pack_object *lua_engine_case(lua_State *L, int index, const char *use, tf_split 
     pack_object *p = push_pack_value(L, lua_gettop(L));
     lua_remove(L, -2);
     return p;
+}
+
+pack_object *lua_engine_case(lua_State *L, int index, const char *use, tf_split *split) {
+    static const char *const keys[] = {"pack", "world", "rank", "weights", "name"};
+    luaL_checktype(L, index, LUA_TTABLE);
+    bind_check_keys(L, index, use, keys, sizeof keys / sizeof keys[0]);
+    return lua_engine_split(L, index, use, split);
 }
 
 /* "-2.1.1" and "-2,1,1"; empty for equal machines. */
@@ -429,6 +433,11 @@ static const binding functions[] = {
      "kernel variants the ranks of a world can be asked for"},
     {BIND_FUNCTION, "admission", lua_calls_admission, "tf.admission()",
      "the table of operations and the worlds they are open at"},
+    {BIND_FUNCTION, "forward", lua_model_forward,
+     "tf.forward{pack=, world=, ids=, tokens=, chunk=, threads=, isa=, ranks=, profile=}",
+     "a prompt and its continuation through the model: digests of all logits, tokens, token_sha. "
+     "weights as in tf.plan; delay: microseconds a rank may wait before an exchange; temperature "
+     "and seed choose by a draw; name begins the name of its pin"},
 };
 static const binding pack_rows[] = {
     {BIND_META, "__gc", pack_gc, NULL, NULL},

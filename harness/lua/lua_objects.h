@@ -80,12 +80,16 @@ int lua_calls_emit(lua_State *L);
 int lua_calls_rank_files(lua_State *L);
 int lua_calls_needs(lua_State *L);
 int lua_calls_admission(lua_State *L);
+/* tf.forward; of lua_model. */
+int lua_model_forward(lua_State *L);
 /* The subject of an object of lua_calls; false when index holds none. */
 bool lua_calls_subject(lua_State *L, int index, pin_subject *out);
 const object_label *lua_calls_label(lua_State *L, int index);
 
 /* Reads {pack=, world=, rank=, weights=} and pushes the pack. */
 pack_object *lua_engine_case(lua_State *L, int index, const char *use, tf_split *split);
+/* The same of a table that may have other keys too. */
+pack_object *lua_engine_split(lua_State *L, int index, const char *use, tf_split *split);
 /* Pushes the script's scratch text; raises when it broke. */
 int lua_engine_push_scratch(lua_State *L, script *s);
 void lua_engine_push_digest(lua_State *L, tf_digest digest);

@@ -1,4 +1,4 @@
-#include "harness/cli/record.h"
+#include "harness/cli/recording.h"
 
 #include "engine/tf.h"
 #include "harness/cli/out.h"
@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
-static void print_tap(record *r) {
+static void print_tap(recording *r) {
     out_string(text_str(&r->text));
     text_clear(&r->text);
 }
 
-static void full_name(const record *r, unsigned depth, const char *name, char *to, size_t size) {
+static void full_name(const recording *r, unsigned depth, const char *name, char *to, size_t size) {
     size_t used = 0;
     to[0] = '\0';
     for (unsigned i = 0; i < depth && used < size; i++) {
@@ -23,7 +23,7 @@ static void full_name(const record *r, unsigned depth, const char *name, char *t
 
 static tf_status on_enter(void *context, unsigned depth, const char *name, tf_error *err) {
     (void)err;
-    record *r = context;
+    recording *r = context;
     if (depth < REPORT_DEPTH_MAX) r->cases[depth] = name;
     tap_enter(&r->tap, name);
     return TF_OK;
@@ -32,7 +32,7 @@ static tf_status on_enter(void *context, unsigned depth, const char *name, tf_er
 static tf_status on_leave(void *context, unsigned depth, const char *name, bool held,
                           tf_error *err) {
     (void)depth, (void)held, (void)err;
-    record *r = context;
+    recording *r = context;
     tap_leave(&r->tap, name);
     print_tap(r);
     return TF_OK;
@@ -53,7 +53,7 @@ static tap_outcome tap_of(report_outcome outcome) {
 }
 
 static tf_status on_point(void *context, unsigned depth, const report_point *p, tf_error *err) {
-    record *r = context;
+    recording *r = context;
     bool held = p->outcome == REPORT_OK || p->outcome == REPORT_SKIPPED;
     const tap_field fields[] = {{"message", held ? NULL : p->message},
                                 {"word", held ? NULL : p->word},
@@ -79,7 +79,7 @@ static tf_status on_point(void *context, unsigned depth, const report_point *p, 
 
 static tf_status on_note(void *context, unsigned depth, const char *line, tf_error *err) {
     (void)depth, (void)err;
-    record *r = context;
+    recording *r = context;
     tap_note(&r->tap, line);
     return TF_OK;
 }
@@ -92,7 +92,7 @@ static void next_call(void *context, size_t index, store_call *row) {
 }
 
 static tf_status on_made(void *context, const report_made *made, tf_error *err) {
-    record *r = context;
+    recording *r = context;
     tf_status status = TF_OK;
     char hex[DIGEST_HEX];
     bool known = true;
@@ -115,16 +115,16 @@ static tf_status on_made(void *context, const report_made *made, tf_error *err) 
 }
 
 static tf_status on_pin(void *context, const char *name, const char *verdict, tf_error *err) {
-    record *r = context;
+    recording *r = context;
     return r->store == NULL ? TF_OK : store_pin(r->store, name, verdict, err);
 }
 
-void record_begin(record *r, store *db, unsigned tap_version, bool progress) {
-    *r = (record){.store = db, .progress = progress};
+void recording_begin(recording *r, store *db, unsigned tap_version, bool progress) {
+    *r = (recording){.store = db, .progress = progress};
     tap_begin(&r->tap, &r->text, tap_version);
 }
 
-report_sink record_sink(record *r) {
+report_sink recording_sink(recording *r) {
     return (report_sink){.context = r,
                          .enter = on_enter,
                          .leave = on_leave,
@@ -134,7 +134,7 @@ report_sink record_sink(record *r) {
                          .pin = on_pin};
 }
 
-void record_end(record *r) {
+void recording_end(recording *r) {
     if (r->progress) out_status_line("");
     /* A run that never began has nothing to say but its failure. */
     if (r->points > 0) {
