@@ -58,8 +58,9 @@ static void settings_reach_the_ends(check_case *t) {
         CHECK_STR(t, x->ops->name, "threads");
         CHECK(t, x->world == 3 && x->rank == r && x->wait_ms == 1234 && x->delay_us_max == 56);
         CHECKF(t, r == 0 || x->delay_state != ends[0]->delay_state, "ranks share their delays");
-        ends[r]->ops->close(ends[r]);
     }
+    for (uint32_t r = 0; r < count; r++)
+        ends[r]->ops->close(ends[r]);
     settings = (exchange_settings){.world = 1};
     CHECK_U64(t, backend_exchange("threads", &settings, ends, &count, &err), TF_OK);
     CHECK_U64(t, ends[0]->wait_ms, EXCHANGE_WAIT_MS);

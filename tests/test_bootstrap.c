@@ -71,6 +71,27 @@ static void goes_through_sudo_when_it_is_there(check_case *t) {
     CHECKF(t, strstr(out, "env DEBIAN_FRONTEND=noninteractive apt-get") != NULL, "%s", out);
 }
 
+/* All that is needed is there, played by stand-ins; MPI is not. */
+#define ALL_NEEDED                                                            \
+    "for x in cc ninja make git prove; do printf '#!/bin/bash\n' >$x; done; " \
+    "printf '#!/bin/bash\n[ \"$2\" != ompi-c ]\n' >pkg-config; "              \
+    "printf '#!/bin/bash\necho cmake version 3.25.1\n' >cmake"
+
+static void does_without_what_is_only_wanted(check_case *t) {
+    const char *path = machine(t, NOT_ROOT "; " ALL_NEEDED);
+    CHECKF(t, bootstrap(t, path, "") == 0, "%s", out);
+    CHECKF(t,
+           strstr(out, "doing without libopenmpi-dev (ranks as processes), openmpi-bin (starts") !=
+               NULL,
+           "%s", out);
+    CHECKF(t, strstr(out, "bootstrap: next: ") != NULL, "%s", out);
+    path = machine(t, ROOT "; " APT "; " ALL_NEEDED);
+    CHECK_U64(t, bootstrap(t, path, ""), 0);
+    check_command(t, out, sizeof out, "cat %s/asked", path);
+    CHECKF(t, strstr(out, "--no-install-recommends libopenmpi-dev openmpi-bin\n") != NULL, "%s",
+           out);
+}
+
 static void help_needs_nothing(check_case *t) {
     CHECK_U64(t, bootstrap(t, machine(t, "true"), "--help"), 0);
     CHECKF(t, strstr(out, "usage: ./bootstrap") != NULL, "%s", out);
@@ -85,6 +106,7 @@ int main(int argc, char **argv) {
         {"bootstrap/refreshes-lists-only-if-they-lack-a-package",
          refreshes_lists_only_if_they_lack_a_package},
         {"bootstrap/goes-through-sudo-when-it-is-there", goes_through_sudo_when_it_is_there},
+        {"bootstrap/does-without-what-is-only-wanted", does_without_what_is_only_wanted},
         {"bootstrap/help-needs-nothing", help_needs_nothing},
     };
     return check_main(argc, argv, cases, COUNT(cases));
