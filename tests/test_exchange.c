@@ -376,6 +376,34 @@ static void asking_to_stop_ends_a_wait(check_case *t) {
     ring_close(&r);
 }
 
+static void time_nobody_looked_is_no_silence(check_case *t) {
+    exchange x = {.wait_ms = 300};
+    record_watch w = {0};
+    const uint64_t ms = 1000000;
+    CHECK(t, !record_silent(&x, &w, 0, 5 * ms));
+    CHECKF(t, !record_silent(&x, &w, 0, 90000 * ms), "a process that was stopped found silence");
+    for (uint64_t at = 20; at <= 180; at += 20)
+        CHECK(t, !record_silent(&x, &w, 0, (90000 + at) * ms));
+    CHECK(t, record_silent(&x, &w, 0, 90200 * ms));
+    CHECK(t, !record_silent(&x, &w, 1, 90201 * ms));
+    CHECK(t, !record_silent(&x, &w, 1, 90300 * ms));
+}
+
+static void gather_takes_no_memory(check_case *t) {
+#ifdef TF_FAULT
+    ring r;
+    if (!ring_open(t, &r, 3, 0)) return;
+    fault_arm(FAULT_ALLOC, 1);
+    ring_run(&r, twenty_rounds, NULL);
+    CHECK(t, !fault_fired(FAULT_ALLOC));
+    fault_arm(FAULT_ALLOC, 0);
+    all_held(t, &r, 20);
+    ring_close(&r);
+#else
+    check_skip(t, "faults are not built in");
+#endif
+}
+
 static void survives_every_failed_allocation(check_case *t) {
 #ifdef TF_FAULT
     for (uint64_t n = 1;; n++) {
@@ -416,6 +444,8 @@ int main(int argc, char **argv) {
         {"exchange/long-reason-is-cut", long_reason_is_cut},
         {"exchange/rank-that-left-is-named", rank_that_left_is_named},
         {"exchange/asking-to-stop-ends-a-wait", asking_to_stop_ends_a_wait},
+        {"exchange/time-nobody-looked-is-no-silence", time_nobody_looked_is_no_silence},
+        {"exchange/gather-takes-no-memory", gather_takes_no_memory},
         {"exchange/survives-every-failed-allocation", survives_every_failed_allocation},
     };
     return check_main(argc, argv, cases, COUNT(cases));

@@ -21,6 +21,7 @@ tf_status exchange_mpi_open(const exchange_settings *settings, exchange **ends, 
 #include <errno.h>
 #include <fcntl.h>
 #include <mpi.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,7 +34,7 @@ tf_status exchange_mpi_open(const exchange_settings *settings, exchange **ends, 
 #define LOOK_MS     50u /* at the processes of peers */
 #define STOP_MS     200u
 #define GRACE_MS    200u
-#define SPIN_NS     20000u
+#define YIELD_NS    300000u
 #define NAP_NS_MIN  20000u
 #define NAP_NS_MAX  200000u
 
@@ -274,11 +275,14 @@ static void begin_wait(end *e) {
         e->peers[r].watch = (record_watch){0};
 }
 
-/* A step of a wait that got nothing: looks again at once for some microseconds, then sleeps. */
+/* A step of a wait that got nothing: lets others run and looks again, soon with sleeps between. */
 static tf_status be_patient(end *e, patience *p, tf_error *err) {
     uint64_t now_ns = record_now_ns();
     if (p->idle_since_ns == 0) *p = (patience){now_ns, NAP_NS_MIN};
-    if (now_ns - p->idle_since_ns < SPIN_NS) return TF_OK;
+    if (now_ns - p->idle_since_ns < YIELD_NS) {
+        sched_yield();
+        return TF_OK;
+    }
     tf_status status = trouble(e, now_ns, err);
     if (status != TF_OK) {
         e->failed = true;
