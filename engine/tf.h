@@ -271,6 +271,12 @@ typedef struct tf_prompt {
     double temperature;
     int64_t seed;
 } tf_prompt;
+typedef struct tf_generation {
+    const tf_prompt *prompts;
+    uint32_t count;  /* of prompts */
+    uint32_t tokens; /* for each */
+    uint32_t chunk;  /* rows of a prefill chunk; 0: options.rows */
+} tf_generation;
 typedef struct tf_generated {
     int32_t *ids; /* [tokens] caller owns */
     uint32_t count;
@@ -279,10 +285,12 @@ typedef struct tf_timing {
     double prefill_seconds, decode_seconds;
     uint64_t prefill_rows, decode_rows;
 } tf_timing;
-/* Runs prompts through the slots, as many side by side as there are; each row of `out` gets `tokens`
- * ids.  chunk: rows of a prefill chunk, 0: options.rows.  timing may be NULL. */
-tf_status tf_generate(tf_model *model, const tf_prompt *prompts, uint32_t count, uint32_t tokens,
-                      uint32_t chunk, tf_generated *out, tf_timing *timing, tf_error *err);
+/* Runs prompts through the slots, as many side by side as there are.
+ *
+ *   out     [count]   one for each prompt
+ *   timing  may be NULL */
+tf_status tf_generate(tf_model *model, const tf_generation *generation, tf_generated *out,
+                      tf_timing *timing, tf_error *err);
 
 /* The same for one prompt, with every row's logits over the whole vocabulary, as a text that a pin can
  * hold: the digest of the logits' bits in prefill and in decode, the tokens, and their token_sha.  It

@@ -79,30 +79,30 @@ static tf_status run_wave(tf_model *m, wave *w, uint32_t tokens, uint32_t chunk,
     return status;
 }
 
-tf_status tf_generate(tf_model *m, const tf_prompt *prompts, uint32_t count, uint32_t tokens,
-                      uint32_t chunk, tf_generated *out, tf_timing *timing, tf_error *err) {
+tf_status tf_generate(tf_model *m, const tf_generation *g, tf_generated *out, tf_timing *timing,
+                      tf_error *err) {
     uint32_t slots = m->options.slots;
     tf_timing unused;
     tf_status status = TF_OK;
+    uint32_t chunk = g->chunk == 0 || g->chunk > m->options.rows ? m->options.rows : g->chunk;
     if (timing == NULL) timing = &unused;
     *timing = (tf_timing){0};
-    if (tokens == 0) {
+    if (g->tokens == 0) {
         tf_fail(err, TF_W_BAD_REQUEST, "generating");
         tf_found(err, "0 tokens");
         return tf_expected(err, "at least 1");
     }
-    if (chunk == 0 || chunk > m->options.rows) chunk = m->options.rows;
-    for (uint32_t i = 0; status == TF_OK && i < count; i++)
-        status = check_prompt(m, &prompts[i], i, tokens, err);
+    for (uint32_t i = 0; status == TF_OK && i < g->count; i++)
+        status = check_prompt(m, &g->prompts[i], i, g->tokens, err);
     if (status != TF_OK) return status;
     wave w = {.rows = mem_take(slots * sizeof(tf_row)), .next = mem_take(slots * sizeof(int32_t))};
     if (w.rows == NULL || w.next == NULL)
-        status = tf_fail(err, TF_W_NO_MEMORY, "generating for %u prompts", count);
-    for (uint32_t at = 0; status == TF_OK && at < count; at += slots) {
-        w.prompts = prompts + at;
+        status = tf_fail(err, TF_W_NO_MEMORY, "generating for %u prompts", g->count);
+    for (uint32_t at = 0; status == TF_OK && at < g->count; at += slots) {
+        w.prompts = g->prompts + at;
         w.out = out + at;
-        w.count = count - at < slots ? count - at : slots;
-        status = run_wave(m, &w, tokens, chunk, timing, err);
+        w.count = g->count - at < slots ? g->count - at : slots;
+        status = run_wave(m, &w, g->tokens, chunk, timing, err);
     }
     mem_free(w.rows);
     mem_free(w.next);
