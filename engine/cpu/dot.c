@@ -56,6 +56,7 @@ void dot_leaf(const cpu_device *d, dot_scratch *s, const dot_task *t, float *acc
     bool exl3 = w->form == WEIGHT_EXL3;
     dot_slab slab = {.panels = panel_count(w, t->block)};
     slab.stride = PANEL * slab.panels;
+    bool one_row = exl3 && steps->one_row != NULL && TF_ONLY_SPEED(t->rows == 1);
     TF_ASSERT(t->rows <= DOT_ROWS && t->k_begin % DOT_BLOCK == 0 && t->k_end <= w->k);
     TF_ASSERT(!exl3 || (t->k_end % DOT_BLOCK == 0 && slab.panels == DOT_BLOCK / PANEL));
     memset(acc, 0, t->rows * DOT_BLOCK * sizeof *acc);
@@ -63,6 +64,10 @@ void dot_leaf(const cpu_device *d, dot_scratch *s, const dot_task *t, float *acc
         uint32_t count = t->k_end - k < DOT_BLOCK ? t->k_end - k : DOT_BLOCK;
         make_ready(d, t, k, count, s->x);
         for (uint32_t at = 0; at < count; at += DOT_SUB) {
+            if (one_row) {
+                steps->one_row(w, t->block, k + at, s->x + at, acc);
+                continue;
+            }
             slab.count = count - at < DOT_SUB ? count - at : DOT_SUB;
             steps->widen(w, t->block, k + at, s->slab, &slab);
             steps->multiply(&slab, s->x + at, t->rows, acc);

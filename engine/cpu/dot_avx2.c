@@ -4,26 +4,19 @@
 
 #include <immintrin.h>
 
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-#define INLINE static inline __attribute__((always_inline))
-
 /* ---- rotation ---- */
 
 #define LEVEL(v, partner, higher) \
     _mm256_blend_ps(_mm256_add_ps(v, partner), _mm256_sub_ps(partner, v), higher)
 
-INLINE void rotate(__m256 v[16]) {
-    UNROLL for (int i = 0; i < 16; i++) {
+DOT_INLINE void rotate(__m256 v[16]) {
+    DOT_UNROLL for (int i = 0; i < 16; i++) {
         v[i] = LEVEL(v[i], _mm256_permute_ps(v[i], 0xB1), 0xAA);
         v[i] = LEVEL(v[i], _mm256_permute_ps(v[i], 0x4E), 0xCC);
         v[i] = LEVEL(v[i], _mm256_permute2f128_ps(v[i], v[i], 1), 0xF0);
     }
-    UNROLL for (int bit = 0; bit < 4; bit++) {
-        UNROLL for (int i = 0; i < 16; i++) {
+    DOT_UNROLL for (int bit = 0; bit < 4; bit++) {
+        DOT_UNROLL for (int i = 0; i < 16; i++) {
             int half = 1 << bit;
             if ((i & half) != 0) continue;
             __m256 a = v[i];
@@ -36,18 +29,18 @@ INLINE void rotate(__m256 v[16]) {
 
 static void turn_in(const float *x, const float *suh, float *y) {
     __m256 v[16];
-    UNROLL for (int i = 0; i < 16; i++) v[i] =
+    DOT_UNROLL for (int i = 0; i < 16; i++) v[i] =
         _mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), _mm256_loadu_ps(suh + 8 * i));
     rotate(v);
-    UNROLL for (int i = 0; i < 16; i++)
+    DOT_UNROLL for (int i = 0; i < 16; i++)
         _mm256_storeu_ps(y + 8 * i, _mm256_mul_ps(v[i], _mm256_set1_ps(DOT_TURN)));
 }
 
 static void turn_out(float *y, const float *svh) {
     __m256 v[16];
-    UNROLL for (int i = 0; i < 16; i++) v[i] = _mm256_loadu_ps(y + 8 * i);
+    DOT_UNROLL for (int i = 0; i < 16; i++) v[i] = _mm256_loadu_ps(y + 8 * i);
     rotate(v);
-    UNROLL for (int i = 0; i < 16; i++) {
+    DOT_UNROLL for (int i = 0; i < 16; i++) {
         __m256 turned = _mm256_mul_ps(v[i], _mm256_set1_ps(DOT_TURN));
         _mm256_storeu_ps(y + 8 * i, _mm256_mul_ps(turned, _mm256_loadu_ps(svh + 8 * i)));
     }
@@ -72,14 +65,12 @@ static void round_bf16(const float *x, uint32_t count, float *y) {
 
 /* ---- weights ---- */
 
-#define AHEAD 8192 /* bytes that the stream of weights is asked for before it is read */
-
 static void widen_bf16(const uint16_t *from, const dot_slab *s, float *slab) {
     const __m256i high = _mm256_set1_epi32((int)0xffff0000);
     for (uint32_t k = 0; k < s->count; k += 2, slab += 2 * s->stride) {
         for (size_t lane = 0; lane < s->stride; lane += 8, from += 16) {
             __m256i pair = _mm256_loadu_si256((const __m256i *)(const void *)from);
-            _mm_prefetch((const char *)from + AHEAD, _MM_HINT_T0);
+            _mm_prefetch((const char *)from + DOT_AHEAD, _MM_HINT_T0);
             __m256 even = _mm256_castsi256_ps(_mm256_slli_epi32(pair, 16));
             __m256 odd = _mm256_castsi256_ps(_mm256_and_si256(pair, high));
             _mm256_storeu_ps(slab + lane, even);
@@ -96,18 +87,27 @@ static void widen_f16(const uint16_t *from, const dot_slab *s, float *slab) {
 }
 
 /* States of the eight columns that lie at one place of their runs. */
-INLINE __m256i states_at(const uint16_t *tile, uint32_t half_bits, panel_place p) {
+DOT_INLINE __m256i states_at(const uint16_t *tile, uint32_t half_bits, panel_place p) {
     const __m128i *words = (const __m128i *)(const void *)tile;
     __m128i word = _mm_loadu_si128(words + p.word);
     __m128i before = _mm_loadu_si128(words + (p.word > 0 ? p.word : half_bits) - 1);
     if (p.word == 0) before = _mm_alignr_epi8(before, before, 14); /* of the run before */
-    __m128i low = _mm_srl_epi16(word, _mm_cvtsi32_si128(p.shift));
-    __m128i high = _mm_sll_epi16(before, _mm_cvtsi32_si128(16 - p.shift));
+    __m128i low = _mm_srl_epi16(word, _mm_cvtsi32_si128((int)p.shift));
+    __m128i high = _mm_sll_epi16(before, _mm_cvtsi32_si128(16 - (int)p.shift));
     return _mm256_cvtepu16_epi32(_mm_or_si128(low, high));
 }
 
-/* Codes of eight states (MODEL 8), as f32: exact until they are rounded to f16. */
-INLINE __m256 codes_of(__m256i state, exl3_codebook codebook) {
+/* The f16 in the upper half of each lane, masked and turned as MODEL 8 says, times 2^-112. */
+DOT_INLINE __m256 half_of(__m256i x) {
+    const __m256i mask = _mm256_set1_epi32((int)0x81FFE000); /* 0x8FFF, as bits of an f32 */
+    const __m256i turn = _mm256_set1_epi32(0x3B600000 >> 3);
+    return _mm256_castsi256_ps(
+        _mm256_xor_si256(_mm256_and_si256(_mm256_srai_epi32(x, 3), mask), turn));
+}
+
+/* Codes of eight states (MODEL 8), as f32.  Sums are exact; the three last steps cut 11 bits off by
+ * Veltkamp's split, which is rounding to even for every sum there is. */
+DOT_INLINE __m256 codes_of(__m256i state, exl3_codebook codebook) {
     __m256 v;
     if (codebook == EXL3_MUL1) {
         const float scale = 0x1.bb8p-8f;  /* f16 0x1EEE */
@@ -118,24 +118,19 @@ INLINE __m256 codes_of(__m256i state, exl3_codebook codebook) {
         v = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), _mm256_set1_ps(scale),
                             _mm256_set1_ps(1024.0f * scale + shift));
     } else {
-        bool mcg = codebook == EXL3_MCG;
-        __m256i x =
-            _mm256_mullo_epi32(state, _mm256_set1_epi32((int)(mcg ? 0xCBAC1FED : 89226354)));
-        if (!mcg) x = _mm256_add_epi32(x, _mm256_set1_epi32(64248484));
-        x = _mm256_xor_si256(_mm256_and_si256(x, _mm256_set1_epi32((int)0x8FFF8FFF)),
-                             _mm256_set1_epi32(0x3B603B60));
-        __m256i halves = _mm256_packus_epi32(_mm256_and_si256(x, _mm256_set1_epi32(0xffff)),
-                                             _mm256_srli_epi32(x, 16));
-        halves = _mm256_permute4x64_epi64(halves, 0xD8);
-        v = _mm256_add_ps(_mm256_cvtph_ps(_mm256_castsi256_si128(halves)),
-                          _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1)));
+        const int factor = codebook == EXL3_MCG ? (int)0xCBAC1FED : 89226354;
+        const __m256 unit = _mm256_set1_ps(0x1p112f);
+        __m256i x = _mm256_mullo_epi32(state, _mm256_set1_epi32(factor));
+        if (codebook != EXL3_MCG) x = _mm256_add_epi32(x, _mm256_set1_epi32(64248484));
+        __m256 low = _mm256_mul_ps(half_of(_mm256_slli_epi32(x, 16)), unit);
+        v = _mm256_fmadd_ps(half_of(x), unit, low);
     }
-    const int nearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-    return _mm256_cvtph_ps(_mm256_cvtps_ph(v, nearest));
+    __m256 far = _mm256_mul_ps(v, _mm256_set1_ps(8193.0f));
+    return _mm256_sub_ps(far, _mm256_sub_ps(far, v));
 }
 
-INLINE void widen_tiles(const uint16_t *tiles, uint32_t half_bits, exl3_codebook codebook,
-                        float *slab) {
+DOT_INLINE void widen_tiles(const uint16_t *tiles, uint32_t half_bits, exl3_codebook codebook,
+                            float *slab) {
     for (uint32_t row = 0; row < EXL3_TILE; row++) {
         const panel_place *p = panel_places[half_bits][row];
         const uint16_t *from = tiles;
@@ -180,29 +175,29 @@ static void widen(const port_linear *w, uint32_t block, uint32_t k, float *slab,
 /* ---- products ---- */
 
 /* Chains over k = first, first + 2, ... of R rows and 8 * V outputs. */
-INLINE void chain(const dot_slab *s, const float *w, const float *x, uint32_t first, int R, int V,
-                  __m256 sum[6][4]) {
-    UNROLL for (int r = 0; r < R; r++) {
-        UNROLL for (int v = 0; v < V; v++) sum[r][v] = _mm256_setzero_ps();
+DOT_INLINE void chain(const dot_slab *s, const float *w, const float *x, uint32_t first, int R,
+                      int V, __m256 sum[6][4]) {
+    DOT_UNROLL for (int r = 0; r < R; r++) {
+        DOT_UNROLL for (int v = 0; v < V; v++) sum[r][v] = _mm256_setzero_ps();
     }
     w += first * s->stride;
     for (uint32_t k = first; k < s->count; k += 2, w += 2 * s->stride) {
-        UNROLL for (int r = 0; r < R; r++) {
+        DOT_UNROLL for (int r = 0; r < R; r++) {
             __m256 row = _mm256_broadcast_ss(x + (size_t)r * DOT_BLOCK + k);
-            UNROLL for (int v = 0; v < V; v++) sum[r][v] =
+            DOT_UNROLL for (int v = 0; v < V; v++) sum[r][v] =
                 _mm256_fmadd_ps(row, _mm256_loadu_ps(w + 8 * v), sum[r][v]);
         }
     }
 }
 
 /* Up to twelve chains fill the registers; those over even k wait in memory. */
-INLINE void tile(const dot_slab *s, const float *w, const float *x, float *acc, int R, int V) {
+DOT_INLINE void tile(const dot_slab *s, const float *w, const float *x, float *acc, int R, int V) {
     __m256 even[6][4];
     __m256 odd[6][4];
     chain(s, w, x, 0, R, V, even);
     chain(s, w, x, 1, R, V, odd);
-    UNROLL for (int r = 0; r < R; r++) {
-        UNROLL for (int v = 0; v < V; v++) {
+    DOT_UNROLL for (int r = 0; r < R; r++) {
+        DOT_UNROLL for (int v = 0; v < V; v++) {
             float *to = acc + (size_t)r * DOT_BLOCK + 8 * v;
             __m256 both = _mm256_add_ps(even[r][v], odd[r][v]);
             _mm256_storeu_ps(to, _mm256_add_ps(_mm256_loadu_ps(to), both));

@@ -25,6 +25,8 @@ typedef struct dot_steps {
     void (*round_bf16)(const float *x, uint32_t count, float *y);
     /* Weights k to k + count - 1 of a block, into `slab`, or where they already lie as f32. */
     void (*widen)(const port_linear *w, uint32_t block, uint32_t k, float *slab, dot_slab *out);
+    /* Both for one row and a whole sub-block of an exl3 linear, without the slab; NULL: not here. */
+    void (*one_row)(const port_linear *w, uint32_t block, uint32_t k, const float *x, float *acc);
     /* acc[row] = acc[row] + (even + odd); x [rows, 128] at the sub-block's first k, acc [rows, 128]. */
     void (*multiply)(const dot_slab *s, const float *x, uint32_t rows, float *acc);
     /* acc = fmaf(weight, part, acc), 128 values. */
@@ -37,10 +39,22 @@ extern const dot_steps dot_plain;
 #if defined(__x86_64__)
 extern const dot_steps dot_avx2;
 extern const dot_steps dot_avx512;
+void dot_exl3_widen_avx512(const port_linear *w, uint32_t block, uint32_t k, float *slab);
+void dot_exl3_one_row_avx512(const port_linear *w, uint32_t block, uint32_t k, const float *x,
+                             float *acc);
 #endif
 const dot_steps *dot_steps_of(cpu_isa isa);
 
-#define DOT_TURN 0x1.6a09e6p-4f /* 1 / sqrt(128) */
+#define DOT_TURN  0x1.6a09e6p-4f /* 1 / sqrt(128) */
+#define DOT_AHEAD 8192           /* bytes that a stream of weights is asked for before it is read */
+
+/* Small loops over registers leave nothing to index. */
+#if defined(__clang__)
+#define DOT_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define DOT_UNROLL _Pragma("GCC unroll 16")
+#endif
+#define DOT_INLINE static inline __attribute__((always_inline))
 
 static inline const float *dot_f32_at(const port_linear *w, uint32_t block, uint32_t k) {
     size_t lanes = PANEL * panel_count(w, block);

@@ -42,7 +42,7 @@ static void widen_row(const port_linear *w, const uint16_t *tile, uint32_t row, 
     for (uint32_t column = 0; column < EXL3_TILE; column++) {
         panel_place p = panel_places[w->bits2][row][column / PANEL_RUNS];
         uint32_t run = column % PANEL_RUNS;
-        uint32_t before = p.word > 0 ? (p.word - 1u) * PANEL_RUNS + run
+        uint32_t before = p.word > 0 ? (p.word - 1) * PANEL_RUNS + run
                                      : (w->bits2 - 1) * PANEL_RUNS + (run + 7) % PANEL_RUNS;
         uint32_t both = (uint32_t)tile[before] << 16 | tile[p.word * PANEL_RUNS + run];
         to[column] = f32_from_f16(exl3_code(w->codebook, (uint16_t)(both >> p.shift)));

@@ -2,23 +2,11 @@
 
 #include <string.h>
 
-#define WEIGHT(row, half)    (8 * ((row) % 8 / 2) + (row) % 2 + 2 * ((row) / 8) + 4 * (half))
-#define END(bits, row, half) ((bits) * (WEIGHT(row, half) + 1) / 2)
 #define PLACE(bits, row, half) \
-    { (END(bits, row, half) - 1) / 16, 15 - (END(bits, row, half) - 1) % 16 }
-#define ROW(bits, row) \
+    { PANEL_WORD(bits, row, half), PANEL_SHIFT(bits, row, half) }
+#define PLACES(bits, row) \
     { PLACE(bits, row, 0), PLACE(bits, row, 1) }
-#define ROWS(bits)                                                                                \
-    {                                                                                             \
-        ROW(bits, 0), ROW(bits, 1), ROW(bits, 2), ROW(bits, 3), ROW(bits, 4), ROW(bits, 5),       \
-            ROW(bits, 6), ROW(bits, 7), ROW(bits, 8), ROW(bits, 9), ROW(bits, 10), ROW(bits, 11), \
-            ROW(bits, 12), ROW(bits, 13), ROW(bits, 14), ROW(bits, 15),                           \
-    }
-const panel_place panel_places[17][EXL3_TILE][2] = {
-    [2] = ROWS(2),   [3] = ROWS(3),   [4] = ROWS(4),   [5] = ROWS(5),   [6] = ROWS(6),
-    [7] = ROWS(7),   [8] = ROWS(8),   [9] = ROWS(9),   [10] = ROWS(10), [11] = ROWS(11),
-    [12] = ROWS(12), [13] = ROWS(13), [14] = ROWS(14), [15] = ROWS(15), [16] = ROWS(16),
-};
+const panel_place panel_places[17][EXL3_TILE][2] = PANEL_TABLE(PLACES);
 
 /* Bytes of k rows of a plain linear: pairs are whole. */
 static uint64_t rows_of(const device_source *s) {

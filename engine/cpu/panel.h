@@ -29,12 +29,29 @@ static inline uint32_t panel_count(const port_linear *w, uint32_t block) {
     return left >= PANEL_BLOCK ? PANEL_BLOCK / PANEL : (left + PANEL - 1) / PANEL;
 }
 
-/* Where the 16 bits of a weight lie in its run: the low bits of (word before, word) >> shift.  The
- * word before a run's first is the last of the run before. */
+/* Where the 16 bits of a weight lie in its run (MODEL 8): the low bits of (word before, word) >> shift.
+ * The word before a run's first is the last of the run before.  Row of the tile, half = column div 8. */
+#define PANEL_WEIGHT(row, half)      (8 * ((row) % 8 / 2) + (row) % 2 + 2 * ((row) / 8) + 4 * (half))
+#define PANEL_END(bits, row, half)   ((bits) * (PANEL_WEIGHT(row, half) + 1) / 2)
+#define PANEL_WORD(bits, row, half)  ((PANEL_END(bits, row, half) - 1) / 16)
+#define PANEL_SHIFT(bits, row, half) (15 - (PANEL_END(bits, row, half) - 1) % 16)
+
+/* A constant table [half_bits][row] of what `of` says of each. */
+#define PANEL_ROWS(of, bits)                                                                     \
+    [bits] = {of(bits, 0),  of(bits, 1),  of(bits, 2),  of(bits, 3), of(bits, 4),  of(bits, 5),  \
+              of(bits, 6),  of(bits, 7),  of(bits, 8),  of(bits, 9), of(bits, 10), of(bits, 11), \
+              of(bits, 12), of(bits, 13), of(bits, 14), of(bits, 15)}
+#define PANEL_TABLE(of)                                                                     \
+    {                                                                                       \
+        PANEL_ROWS(of, 2), PANEL_ROWS(of, 3), PANEL_ROWS(of, 4), PANEL_ROWS(of, 5),         \
+            PANEL_ROWS(of, 6), PANEL_ROWS(of, 7), PANEL_ROWS(of, 8), PANEL_ROWS(of, 9),     \
+            PANEL_ROWS(of, 10), PANEL_ROWS(of, 11), PANEL_ROWS(of, 12), PANEL_ROWS(of, 13), \
+            PANEL_ROWS(of, 14), PANEL_ROWS(of, 15), PANEL_ROWS(of, 16)                      \
+    }
+
 typedef struct panel_place {
-    uint8_t word, shift;
+    uint32_t word, shift;
 } panel_place;
-/* [half_bits][row of the tile][column div 8] (MODEL 8). */
 extern const panel_place panel_places[17][EXL3_TILE][2];
 
 #endif
