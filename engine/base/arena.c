@@ -4,6 +4,7 @@
 #include "engine/base/fault.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,17 +19,30 @@ struct arena_block {
     max_align_t data[];
 };
 
+static atomic_uint_fast64_t taken;
+
+uint64_t mem_count(void) {
+    return atomic_load_explicit(&taken, memory_order_relaxed);
+}
+
+static void count_taken(void) {
+    atomic_fetch_add_explicit(&taken, 1, memory_order_relaxed);
+}
+
 void *mem_take(size_t bytes) {
+    count_taken();
     if (fault_hits(FAULT_ALLOC)) return NULL;
     return calloc(1, bytes == 0 ? 1 : bytes);
 }
 
 void *mem_grow(void *old, size_t bytes) {
+    count_taken();
     if (fault_hits(FAULT_ALLOC)) return NULL;
     return realloc(old, bytes == 0 ? 1 : bytes);
 }
 
 void *mem_take_aligned(size_t alignment, size_t bytes) {
+    count_taken();
     if (fault_hits(FAULT_ALLOC) || bytes > SIZE_MAX - alignment) return NULL;
     return aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
 }

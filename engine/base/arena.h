@@ -40,5 +40,7 @@ void *mem_grow(void *old, size_t bytes);
 /* Not zeroed, aligned to a power of two; for the buffers of direct writes.  Caller owns. */
 void *mem_take_aligned(size_t alignment, size_t bytes);
 void mem_free(void *p);
+/* How often memory was asked for so far, by this process: what takes none leaves it as it was. */
+uint64_t mem_count(void);
 
 #endif
