@@ -44,6 +44,47 @@ local function refusals(t)
   end, "world 3 has no rank 3")
 end
 
+-- A prompt of a length, the same for everybody.
+local function prompt(length)
+  local ids = {}
+  for i = 1, length do ids[i] = (i * 7919 + length) % 1280 end
+  return ids
+end
+
+-- The same bits of every logit, however the model is cut, scheduled, computed or fed.
+local function forward(t, a)
+  local packs = a.pack == "all" and { "tiny-bf16", "tiny-exl3" } or { a.pack }
+  for _, pack in ipairs(packs) do
+    for _, profile in ipairs { "f32", "bf16" } do
+      -- Fields beside the defaults: world 1, whole prompt, one thread a core, best instructions.
+      local function run(fields)
+        local r = { pack = pack, profile = profile, ids = prompt(40), tokens = 24 }
+        for k, v in pairs(fields) do r[k] = v end
+        return tf.forward(r)
+      end
+      local one = run {}
+      t:case(pack .. "-" .. profile, function()
+        t:pin(one)                      -- any machine can check it
+        for _, world in ipairs { 2, 3, 4 } do
+          t:equal_bits(run { world = world }, one, "world " .. world)
+        end
+        t:equal_bits(run { world = 3, weights = { 2, 1, 1 } }, one, "world 3 by weights 2,1,1")
+        t:equal_bits(run { world = 3, delay = 50 }, one, "world 3, ranks delayed at random")
+        for _, chunk in ipairs { 1, 7, 16, 33 } do
+          t:equal_bits(run { chunk = chunk }, one, "chunks of " .. chunk)
+        end
+        for _, threads in ipairs { 1, 2, 3 } do
+          t:equal_bits(run { threads = threads }, one, threads .. " threads")
+        end
+        for _, isa in ipairs(tf.isas()) do
+          t:equal_bits(run { isa = isa, tokens = 2, ids = prompt(5) },
+                       run { tokens = 2, ids = prompt(5) }, isa)
+        end
+      end)
+    end
+  end
+end
+
 run "pins" {
   about = "plans, rank files and emitted calls of every pack and world against pins/",
   args  = { pack = "all", world = "all" },
@@ -58,6 +99,12 @@ run "shares" {
 run "refusals" {
   about = "worlds and ranks that must stay closed",
   test  = refusals,
+}
+
+run "forward" {
+  about = "logits of every row: pinned, and the same bits at every world, chunk, thread, instruction",
+  args  = { pack = "all" },
+  test  = forward,
 }
 
 -- A report, not a check: nothing fails on a time.

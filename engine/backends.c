@@ -65,3 +65,7 @@ tf_status backend_exchange(const char *name, const exchange_settings *settings, 
     tf_fail(err, TF_W_UNKNOWN_EXCHANGE, "looking for an exchange '%s'", name);
     return offer(name, exchange_names, COUNT(exchange_opens), err);
 }
+
+const char *const *backend_isas(void) {
+    return cpu_isas();
+}

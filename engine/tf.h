@@ -262,6 +262,8 @@ typedef struct tf_model_memory {
 } tf_model_memory;
 void tf_model_memory_of(const tf_model *model, uint32_t rank, tf_model_memory *out);
 const char *tf_model_isa(const tf_model *model);
+/* Instruction sets of the cpu device that this machine has, NULL-terminated: "scalar", "avx2", ... */
+const char *const *tf_model_isas(void);
 /* The last exchanges of each rank here, a line each: to print when a run ended early. */
 void tf_model_exchanges(const tf_model *model, tf_text *out);
 

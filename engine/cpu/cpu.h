@@ -43,6 +43,8 @@ static inline void *cpu_scratch(const cpu_device *d, uint32_t worker) {
 /* The best level of this machine and build; its name ("avx512") and back. */
 cpu_isa cpu_best_isa(void);
 const char *cpu_isa_name(cpu_isa isa);
+/* Names of those this machine has, NULL-terminated; static storage. */
+const char *const *cpu_isas(void);
 /* Threads 0: one a core.  Fails with isa-missing, no-memory.  Close with base.ops->close. */
 tf_status cpu_open(const device_settings *settings, device **out, tf_error *err);
 /* Has the kind a kernel? */

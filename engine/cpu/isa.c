@@ -73,6 +73,17 @@ cpu_isa cpu_best_isa(void) {
     return best;
 }
 
+const char *const *cpu_isas(void) {
+    /* Levels build on each other: what is missing is at the end. */
+    static const char *const all[CPU_ISAS][CPU_ISAS + 1] = {
+        {"scalar"},
+        {"scalar", "avx2"},
+        {"scalar", "avx2", "avx512"},
+        {"scalar", "avx2", "avx512", "amx"},
+    };
+    return all[cpu_best_isa()];
+}
+
 tf_status isa_choose(const char *name, cpu_isa *out, tf_error *err) {
     *out = cpu_best_isa();
     if (name == NULL) return TF_OK;

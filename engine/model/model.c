@@ -24,7 +24,8 @@ static void fill_options(tf_model *m, const tf_model_options *o) {
     r->slots = o->slots == 0 ? 1 : o->slots;
     r->rows = o->rows == 0 ? EMIT_ROWS_PREFILL : o->rows;
     if (r->rows < r->slots) r->rows = r->slots;
-    r->context = o->context == 0 ? EMIT_CONTEXT : o->context;
+    /* Compressed rows are whole: no ratio of the model may cut a row in two. */
+    r->context = ((o->context == 0 ? EMIT_CONTEXT : o->context) + 7) / 8 * 8;
     r->settings.isa = o->isa;
     r->settings.profile = o->profile == TF_PROFILE_BF16 ? PROFILE_BF16 : PROFILE_F32;
     r->fault = (planted_fault){o->fault.act, o->fault.phase, o->fault.rank};
@@ -271,6 +272,10 @@ uint32_t tf_model_rank(const tf_model *m) {
 
 const char *tf_model_isa(const tf_model *m) {
     return rank_device(m->ranks[0])->isa;
+}
+
+const char *const *tf_model_isas(void) {
+    return backend_isas();
 }
 
 void tf_model_memory_of(const tf_model *m, uint32_t index, tf_model_memory *out) {

@@ -29,5 +29,7 @@ tf_status backend_exchange(const char *name, const exchange_settings *settings, 
 /* NULL-terminated; static storage. */
 const char *const *backend_device_names(void);
 const char *const *backend_exchange_names(void);
+/* Instruction sets of device cpu that this machine has. */
+const char *const *backend_isas(void);
 
 #endif

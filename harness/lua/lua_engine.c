@@ -438,6 +438,8 @@ static const binding functions[] = {
      "a prompt and its continuation through the model: digests of all logits, tokens, token_sha. "
      "weights as in tf.plan; delay: microseconds a rank may wait before an exchange; temperature "
      "and seed choose by a draw; name begins the name of its pin"},
+    {BIND_FUNCTION, "isas", lua_model_isas, "tf.isas()",
+     "instruction sets that forwards can run with on this machine, the plainest first"},
 };
 static const binding pack_rows[] = {
     {BIND_META, "__gc", pack_gc, NULL, NULL},

@@ -107,3 +107,13 @@ int lua_model_forward(lua_State *L) {
     host_try(L, run(&r, pack->pack, &out->text, &err), &err);
     return 1;
 }
+
+int lua_model_isas(lua_State *L) {
+    lua_newtable(L);
+    const char *const *names = tf_model_isas();
+    for (lua_Integer i = 0; names[i] != NULL; i++) {
+        lua_pushstring(L, names[i]);
+        lua_seti(L, -2, i + 1);
+    }
+    return 1;
+}

@@ -80,8 +80,9 @@ int lua_calls_emit(lua_State *L);
 int lua_calls_rank_files(lua_State *L);
 int lua_calls_needs(lua_State *L);
 int lua_calls_admission(lua_State *L);
-/* tf.forward; of lua_model. */
+/* tf.forward and tf.isas; of lua_model. */
 int lua_model_forward(lua_State *L);
+int lua_model_isas(lua_State *L);
 /* The subject of an object of lua_calls; false when index holds none. */
 bool lua_calls_subject(lua_State *L, int index, pin_subject *out);
 const object_label *lua_calls_label(lua_State *L, int index);
