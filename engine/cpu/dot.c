@@ -29,20 +29,22 @@ void dot_run(const cpu_device *d, size_t jobs, uint64_t products, team_job job, 
 
 /* ---- one leaf ---- */
 
+static bool rounds_x(const cpu_device *d, const port_linear *w) {
+    return d->base.profile == PROFILE_BF16 && (w->form == WEIGHT_EXL3 || w->dtype == DTYPE_BF16);
+}
+
 /* x of up to 128 k, as the products take it. */
 static void make_ready(const cpu_device *d, const dot_task *t, uint32_t k, uint32_t count,
                        float *x) {
     const dot_steps *steps = dot_steps_of(d->isa);
     const port_linear *w = t->w;
-    bool rounds =
-        d->base.profile == PROFILE_BF16 && (w->form == WEIGHT_EXL3 || w->dtype == DTYPE_BF16);
     for (uint32_t r = 0; r < t->rows; r++, x += DOT_BLOCK) {
         const float *from = t->x[r] + k;
         if (w->form == WEIGHT_EXL3) {
             steps->turn_in(from, w->suh + k, x);
             from = x;
         }
-        if (rounds) {
+        if (rounds_x(d, w)) {
             steps->round_bf16(from, count, x);
         } else if (from != x) {
             memcpy(x, from, count * sizeof *x);
@@ -50,28 +52,46 @@ static void make_ready(const cpu_device *d, const dot_task *t, uint32_t k, uint3
     }
 }
 
+/* What tiles can do of a leaf; returns where the rest begins. */
+static uint32_t by_tiles(const cpu_device *d, dot_scratch *s, const dot_task *t, float *acc) {
+    uint32_t end = t->k_end - (t->k_end - t->k_begin) % DOT_SUB;
+    if (d->isa != CPU_AMX || t->w->form == WEIGHT_EXL3 || !rounds_x(d, t->w)) return t->k_begin;
+#if defined(__x86_64__)
+    dot_tiles_amx(t, s, end, acc);
+#endif
+    return end;
+}
+
+/* Sub-blocks of up to 128 k whose x is ready. */
+static void some_subs(const dot_steps *steps, dot_scratch *s, const dot_task *t, canon_range k,
+                      float *acc) {
+    const port_linear *w = t->w;
+    dot_slab slab = {.panels = panel_count(w, t->block)};
+    slab.stride = PANEL * slab.panels;
+    bool one_row = w->form == WEIGHT_EXL3 && steps->one_row != NULL && TF_ONLY_SPEED(t->rows == 1);
+    for (uint32_t at = k.begin; at < k.end; at += DOT_SUB) {
+        const float *x = s->x + (at - k.begin);
+        if (one_row) {
+            steps->one_row(w, t->block, at, x, acc);
+            continue;
+        }
+        slab.count = k.end - at < DOT_SUB ? k.end - at : DOT_SUB;
+        steps->widen(w, t->block, at, s->slab, &slab);
+        steps->multiply(&slab, x, t->rows, acc);
+    }
+}
+
 void dot_leaf(const cpu_device *d, dot_scratch *s, const dot_task *t, float *acc) {
     const dot_steps *steps = dot_steps_of(d->isa);
     const port_linear *w = t->w;
     bool exl3 = w->form == WEIGHT_EXL3;
-    dot_slab slab = {.panels = panel_count(w, t->block)};
-    slab.stride = PANEL * slab.panels;
-    bool one_row = exl3 && steps->one_row != NULL && TF_ONLY_SPEED(t->rows == 1);
     TF_ASSERT(t->rows <= DOT_ROWS && t->k_begin % DOT_BLOCK == 0 && t->k_end <= w->k);
-    TF_ASSERT(!exl3 || (t->k_end % DOT_BLOCK == 0 && slab.panels == DOT_BLOCK / PANEL));
+    TF_ASSERT(!exl3 || (t->k_end % DOT_BLOCK == 0 && w->n % DOT_BLOCK == 0));
     memset(acc, 0, t->rows * DOT_BLOCK * sizeof *acc);
-    for (uint32_t k = t->k_begin; k < t->k_end; k += DOT_BLOCK) {
-        uint32_t count = t->k_end - k < DOT_BLOCK ? t->k_end - k : DOT_BLOCK;
-        make_ready(d, t, k, count, s->x);
-        for (uint32_t at = 0; at < count; at += DOT_SUB) {
-            if (one_row) {
-                steps->one_row(w, t->block, k + at, s->x + at, acc);
-                continue;
-            }
-            slab.count = count - at < DOT_SUB ? count - at : DOT_SUB;
-            steps->widen(w, t->block, k + at, s->slab, &slab);
-            steps->multiply(&slab, s->x + at, t->rows, acc);
-        }
+    for (uint32_t k = by_tiles(d, s, t, acc), end; k < t->k_end; k = end) {
+        end = t->k_end - k < DOT_BLOCK ? t->k_end : k + DOT_BLOCK;
+        make_ready(d, t, k, end - k, s->x);
+        some_subs(steps, s, t, (canon_range){k, end}, acc);
     }
     for (uint32_t r = 0; exl3 && r < t->rows; r++)
         steps->turn_out(acc + r * DOT_BLOCK, w->svh + (size_t)t->block * DOT_BLOCK);

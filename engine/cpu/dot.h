@@ -23,7 +23,7 @@
 typedef struct dot_scratch {
     float slab[DOT_SUB * DOT_BLOCK];  /* widened weights */
     float x[DOT_ROWS * DOT_BLOCK];    /* the rows, ready to be multiplied */
-    uint16_t narrow[DOT_ROWS * 512u]; /* bf16, as tiles want them */
+    uint16_t narrow[DOT_ROWS * 512u]; /* rows of 512 k in bf16, as tiles want them */
 } dot_scratch;
 
 typedef struct dot_task {

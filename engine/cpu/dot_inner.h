@@ -42,6 +42,8 @@ extern const dot_steps dot_avx512;
 void dot_exl3_widen_avx512(const port_linear *w, uint32_t block, uint32_t k, float *slab);
 void dot_exl3_one_row_avx512(const port_linear *w, uint32_t block, uint32_t k, const float *x,
                              float *acc);
+/* bf16 weights of the bf16 profile: k_begin to k_end, whole sub-blocks; acc holds +0. */
+void dot_tiles_amx(const dot_task *t, dot_scratch *s, uint32_t k_end, float *acc);
 #endif
 const dot_steps *dot_steps_of(cpu_isa isa);
 
