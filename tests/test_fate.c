@@ -15,7 +15,8 @@ static tf_status done_and_pending(ring_seat *s) {
         if (status != TF_OK) return status;
     }
     if (s->x->rank == 1) {
-        ring_nap(2 * RING_HURRY_MS);
+        ring_nap(5 * RING_HURRY_MS);
+        fate_tell(s->x, &s->err);
         return TF_OK;
     }
     return ring_gather(s, "choose", hundred, 3, 0);
