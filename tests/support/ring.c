@@ -75,7 +75,8 @@ void ring_run(ring *r, ring_act act, void *context) {
 }
 
 static uint8_t content(uint64_t seed, uint32_t rank, uint64_t at) {
-    return (uint8_t)(seed * 131 + rank * 29 + at * 7 + (at >> 8) + 1);
+    /* No power of two of bytes repeats. */
+    return (uint8_t)(seed * 131 + rank * 29 + at * 7 + (at >> 8) + (at >> 16) + (at >> 24) + 1);
 }
 
 tf_status ring_gather(ring_seat *s, const char *site, const uint64_t *bytes, uint64_t seed,
