@@ -331,6 +331,27 @@ static tf_status stops_at_length(ring_seat *s) {
     return TF_OK;
 }
 
+/* Loads weights, say, and asks in between. */
+static tf_status checks(ring_seat *s) {
+    tf_status status = agree_once(s);
+    for (int i = 0; status == TF_OK && i < 400; i++) {
+        status = s->x->ops->check(s->x, &s->err);
+        ring_nap(10);
+    }
+    return status;
+}
+
+static void check_hears_a_stop(check_case *t) {
+    ring r;
+    const ring_act acts[] = {checks, stops, stops};
+    if (!ring_open(t, &r, 3, 0)) return;
+    ring_run_each(&r, acts, NULL);
+    CHECK_U64(t, r.seats[0].err.word, TF_W_PEER_STOPPED);
+    CHECK_STR(t, r.seats[0].err.found, "out of memory in layer 7");
+    CHECK_U64(t, r.seats[1].status, TF_OK);
+    ring_close(&r);
+}
+
 static void long_reason_is_cut(check_case *t) {
     ring r;
     const ring_act acts[] = {stops_at_length, two_rounds};
@@ -442,6 +463,7 @@ int main(int argc, char **argv) {
         {"exchange/rank-that-never-came-is-named", rank_that_never_came_is_named},
         {"exchange/rank-that-beats-is-waited-for", rank_that_beats_is_waited_for},
         {"exchange/stop-reaches-all-at-once", stop_reaches_all_at_once},
+        {"exchange/check-hears-a-stop", check_hears_a_stop},
         {"exchange/long-reason-is-cut", long_reason_is_cut},
         {"exchange/rank-that-left-is-named", rank_that_left_is_named},
         {"exchange/asking-to-stop-ends-a-wait", asking_to_stop_ends_a_wait},

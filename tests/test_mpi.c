@@ -115,6 +115,19 @@ static tf_status killed(ring_seat *s) {
     return without_rank_2(s, SIGKILL);
 }
 
+/* Rank 2 dies while the others load; they are asked to end and look why. */
+static tf_status loading(ring_seat *s) {
+    tf_status status = TF_OK;
+    if (s->x->rank == 2) return without_rank_2(s, SIGKILL);
+    for (uint64_t i = 0; i < 2 && status == TF_OK; i++)
+        status = ring_gather(s, "embed", hundred, i, 3);
+    for (int i = 0; i < 400 && status == TF_OK && !tf_stop_requested(); i++) {
+        s->x->ops->beat(s->x);
+        ring_nap(10);
+    }
+    return status == TF_OK ? s->x->ops->check(s->x, &s->err) : status;
+}
+
 static tf_status frozen(ring_seat *s) {
     s->x->wait_ms = HURRY_MS;
     return without_rank_2(s, SIGSTOP);
@@ -152,9 +165,10 @@ static const struct {
     const char *name;
     tf_status (*act)(ring_seat *s);
 } acts[] = {
-    {"many", many},   {"delayed", delayed},   {"large", large},   {"site", site},
-    {"bytes", bytes}, {"decision", decision}, {"killed", killed}, {"frozen", frozen},
-    {"slow", slow},   {"stopped", stopped},   {"left", left},     {"shaken", shaken},
+    {"many", many},     {"delayed", delayed},   {"large", large},     {"site", site},
+    {"bytes", bytes},   {"decision", decision}, {"killed", killed},   {"loading", loading},
+    {"frozen", frozen}, {"slow", slow},         {"stopped", stopped}, {"left", left},
+    {"shaken", shaken},
 };
 
 /* Ends as the command line does: says why, tells the others, closes, exits with the status' code. */
@@ -310,6 +324,14 @@ static void killed_rank_is_named_in_time(check_case *t) {
     CHECK(t, to.code != 0);
 }
 
+static void rank_killed_between_exchanges_is_named(check_case *t) {
+    if (!start(t, "loading", 3)) return;
+    for (uint32_t r = 0; r < 2; r++) {
+        said(t, r, "before exchange 2: looking after rank 2: found rank 2, process ");
+        CHECKF(t, after_end(r) < 5000, "%d ms", (int)after_end(r));
+    }
+}
+
 static void frozen_rank_is_named_in_time(check_case *t) {
     if (!start(t, "frozen", 3)) return;
     for (uint32_t r = 0; r < 2; r++) {
@@ -376,6 +398,7 @@ int main(int argc, char **argv) {
         {"mpi/other-sizes-are-named", other_sizes_are_named},
         {"mpi/another-decision-is-named", another_decision_is_named},
         {"mpi/killed-rank-is-named-in-time", killed_rank_is_named_in_time},
+        {"mpi/rank-killed-between-exchanges-is-named", rank_killed_between_exchanges_is_named},
         {"mpi/frozen-rank-is-named-in-time", frozen_rank_is_named_in_time},
         {"mpi/rank-that-beats-is-waited-for", rank_that_beats_is_waited_for},
         {"mpi/stop-reaches-all", stop_reaches_all},

@@ -225,11 +225,29 @@ static bool is_gone(const end *e, uint32_t rank) {
 static tf_status fail_gone(const end *e, uint32_t rank, const char *how, tf_error *err) {
     if (e->stop_ns > 0) return record_fail_stopped(e->stop_rank, e->stop_reason, err);
     const exchange_entry *at = &e->base.log[e->base.sequence % EXCHANGE_LOG];
-    tf_fail(err, TF_W_PEER_GONE, "exchange %llu (%s): waiting for rank %u",
-            (unsigned long long)e->base.sequence, at->site, rank);
+    if (waits_for(e, rank))
+        tf_fail(err, TF_W_PEER_GONE, "exchange %llu (%s): waiting for rank %u",
+                (unsigned long long)e->base.sequence, at->site, rank);
+    else
+        tf_fail(err, TF_W_PEER_GONE, "before exchange %llu: looking after rank %u",
+                (unsigned long long)e->base.sequence, rank);
     tf_found(err, "rank %u, process %d, %s", rank, (int)e->cards[rank].pid, how);
     return tf_remedy(err, "see what rank %u printed last, and whether memory ran out (dmesg)",
                      rank);
+}
+
+static tf_status check(exchange *x, tf_error *err) {
+    end *e = (end *)x;
+    tf_status status = TF_OK;
+    listen_now(e);
+    if (e->stop_ns > 0) status = record_fail_stopped(e->stop_rank, e->stop_reason, err);
+    for (uint32_t r = 0; status == TF_OK && r < x->world; r++) {
+        if (r == x->rank || e->peers[r].left_ns > 0 || !is_gone(e, r)) continue;
+        listen_now(e); /* it may have said why before it ended */
+        status = fail_gone(e, r, "has ended", err);
+    }
+    e->failed |= status != TF_OK;
+    return status;
 }
 
 static bool entered(const end *e, uint32_t rank) {
@@ -450,7 +468,7 @@ static void close_end(exchange *x) {
     end_free(e);
 }
 
-static const exchange_ops ops = {"mpi", gather, beat, stop, close_end};
+static const exchange_ops ops = {"mpi", gather, beat, stop, check, close_end};
 
 /* ---- opening ---- */
 

@@ -190,6 +190,15 @@ static void stop(exchange *x, const char *reason) {
     pthread_mutex_unlock(&h->lock);
 }
 
+static tf_status check(exchange *x, tf_error *err) {
+    hub *h = ((end *)x)->hub;
+    pthread_mutex_lock(&h->lock);
+    bool stopped = h->stopped && h->stop_rank != x->rank;
+    tf_status status = stopped ? record_fail_stopped(h->stop_rank, h->stop_reason, err) : TF_OK;
+    pthread_mutex_unlock(&h->lock);
+    return status;
+}
+
 static void hub_free(hub *h) {
     pthread_cond_destroy(&h->changed);
     pthread_mutex_destroy(&h->lock);
@@ -220,8 +229,8 @@ static tf_status gather_alone(exchange *x, const exchange_part *part, tf_error *
     return TF_OK;
 }
 
-static const exchange_ops ops = {"threads", gather, beat, stop, close_end};
-static const exchange_ops ops_alone = {"threads", gather_alone, beat, stop, close_end};
+static const exchange_ops ops = {"threads", gather, beat, stop, check, close_end};
+static const exchange_ops ops_alone = {"threads", gather_alone, beat, stop, check, close_end};
 
 /* ---- opening ---- */
 
