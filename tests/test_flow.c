@@ -423,6 +423,22 @@ static void unequal_machines_meet(check_case *t) {
     meet(t, "flash", 3, weights);
 }
 
+/* ---- what a rank may not do alone ---- */
+
+/* A sum over elements that other ranks hold parts of would be another number on every rank: the axis
+ * that a norm runs over is whole. */
+static void check_norm(check_case *t, const tf_calls *calls, const call *c) {
+    (void)calls;
+    if (c->kind != CALL_NORM) return;
+    const call_tensor *x = &arg(t, c, "x")->tensor;
+    CHECKF(t, x->shape[x->dims - 1].text == NULL, "call %u %s: the axis is %s", c->ordinal, c->name,
+           x->shape[x->dims - 1].text);
+}
+
+static void no_norm_runs_over_a_sharded_axis(check_case *t) {
+    over_calls(t, check_norm);
+}
+
 int main(int argc, char **argv) {
     static const check_entry cases[] = {
         {"emit/arguments-are-live-buffers-or-weights", arguments_are_alive},
@@ -436,6 +452,7 @@ int main(int argc, char **argv) {
         {"emit/intervals-are-whole-subtrees-in-order", covers},
         {"emit/ranks-meet-in-the-same-order", ranks_meet},
         {"emit/unequal-machines-meet-in-the-same-order", unequal_machines_meet},
+        {"emit/no-norm-runs-over-a-sharded-axis", no_norm_runs_over_a_sharded_axis},
     };
     return check_main(argc, argv, cases, COUNT(cases));
 }
