@@ -139,31 +139,41 @@ static port_tensor cube(float *data, uint32_t a, uint32_t b, uint32_t c) {
                          .stride = {(size_t)b * c, c, 1}};
 }
 
-static void run(check_case *t, const linear_setting *s, const experts *e, batch *b) {
-    device *d = linear_device(t, s);
-    port_linear w[3][EXPERTS + 1];
+typedef struct bound {
+    device *d;
+    const experts *e;
+    port_linear w1[EXPERTS + 1], w3[EXPERTS + 1], w2[EXPERTS + 1];
+} bound;
+
+static bound bind(check_case *t, const linear_setting *s, const experts *e) {
+    bound b = {.d = linear_device(t, s), .e = e};
     for (uint32_t i = 0; i <= EXPERTS; i++) {
-        w[0][i] = linear_load(t, d, &e->w1[i]);
-        w[1][i] = linear_load(t, d, &e->w3[i]);
-        w[2][i] = linear_load(t, d, &e->w2[i]);
+        b.w1[i] = linear_load(t, b.d, &e->w1[i]);
+        b.w3[i] = linear_load(t, b.d, &e->w3[i]);
+        b.w2[i] = linear_load(t, b.d, &e->w2[i]);
     }
+    return b;
+}
+
+static void run(check_case *t, const bound *w, batch *b) {
+    const experts *e = w->e;
     args_experts_up up = {
         .x = linear_matrix(b->x, DTYPE_F32, b->rows, HIDDEN),
         .ids = linear_matrix(b->ids, DTYPE_I32, b->rows, TOPK),
-        .w1 = {w[0], EXPERTS, 0},
-        .w3 = {w[1], EXPERTS, 0},
-        .shared_w1 = {w[0] + EXPERTS, 1, 0},
-        .shared_w3 = {w[1] + EXPERTS, 1, 0},
+        .w1 = {w->w1, EXPERTS, 0},
+        .w3 = {w->w3, EXPERTS, 0},
+        .shared_w1 = {w->w1 + EXPERTS, 1, 0},
+        .shared_w3 = {w->w3 + EXPERTS, 1, 0},
         .limit = (double)LIMIT,
         .y = cube(b->up, b->rows, SLOTS, e->width),
     };
-    linear_launch(t, d, &(port_launch){CALL_EXPERTS_UP, "up", b->rows, &up});
+    linear_launch(t, w->d, &(port_launch){CALL_EXPERTS_UP, "up", b->rows, &up});
     args_experts_down down = {
         .x = up.y,
         .ids = up.ids,
         .weights = linear_matrix(b->weights, DTYPE_F32, b->rows, TOPK),
-        .w2 = {w[2], EXPERTS, 0},
-        .shared_w2 = {w[2] + EXPERTS, 1, 0},
+        .w2 = {w->w2, EXPERTS, 0},
+        .shared_w2 = {w->w2 + EXPERTS, 1, 0},
         .leaf = 128,
         .first_leaf = e->first_leaf,
         .leaves = e->leaves,
@@ -171,8 +181,7 @@ static void run(check_case *t, const linear_setting *s, const experts *e, batch 
         .cover = {e->cover, 2 * e->intervals},
         .y = cube(b->parts, e->intervals, b->rows, HIDDEN),
     };
-    linear_launch(t, d, &(port_launch){CALL_EXPERTS_DOWN, "down", b->rows, &down});
-    d->ops->close(d);
+    linear_launch(t, w->d, &(port_launch){CALL_EXPERTS_DOWN, "down", b->rows, &down});
 }
 
 static void hold(check_case *t, check_random *r, const linear_setting *s, const experts *e,
@@ -181,7 +190,9 @@ static void hold(check_case *t, check_random *r, const linear_setting *s, const 
     float *up = malloc((size_t)rows * SLOTS * e->width * sizeof *up);
     float *parts = malloc((size_t)rows * e->intervals * HIDDEN * sizeof *parts);
     char what[96];
-    run(t, s, e, &b);
+    bound w = bind(t, s, e);
+    run(t, &w, &b);
+    w.d->ops->close(w.d);
     uint64_t mode = flush_begin();
     for (uint32_t i = 0; i < rows; i++)
         want_row(e, s->profile, &b, i, up + (size_t)i * SLOTS * e->width, parts + i * HIDDEN,
@@ -211,8 +222,37 @@ static void sums_experts_by_leaf_in_ascending_order(check_case *t) {
     }
 }
 
+/* More rows than are listed together, some experts chosen by more rows than one product takes. */
+static void rows_of_one_expert_never_meet(check_case *t) {
+    enum {
+        ROWS = MOE_ROWS + 40
+    };
+    check_random r = check_seed(t);
+    experts e = make(&r, true, 0, 2, 5);
+    batch b = make_batch(&r, &e, ROWS);
+    bound w = bind(t, &(linear_setting){NULL, 3, PROFILE_F32}, &e);
+    run(t, &w, &b);
+    size_t up = SLOTS * e.width;
+    float *one_up = malloc(up * sizeof *one_up);
+    float *one_part = malloc(e.intervals * HIDDEN * sizeof *one_part);
+    for (uint32_t i = 0; i < ROWS; i += i < 3 || i > MOE_ROWS - 3 ? 1 : 9) {
+        batch one = {1, b.x + i * HIDDEN, b.ids + i * TOPK, b.weights + i * TOPK, one_up, one_part};
+        run(t, &w, &one);
+        linear_same(t, b.up + i * up, one_up, up, "up");
+        for (uint32_t k = 0; k < e.intervals; k++)
+            linear_same(t, b.parts + ((size_t)k * ROWS + i) * HIDDEN, one_part + k * HIDDEN, HIDDEN,
+                        "down");
+    }
+    w.d->ops->close(w.d);
+    free(one_up);
+    free(one_part);
+    drop_batch(&b);
+    drop(&e);
+}
+
 static const check_entry cases[] = {
     {"moe/sums-experts-by-leaf-in-ascending-order", sums_experts_by_leaf_in_ascending_order},
+    {"moe/rows-of-one-expert-never-meet", rows_of_one_expert_never_meet},
 };
 
 int main(int argc, char **argv) {
