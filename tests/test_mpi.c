@@ -115,17 +115,18 @@ static tf_status killed(ring_seat *s) {
     return without_rank_2(s, SIGKILL);
 }
 
-/* Rank 2 dies while the others load; they are asked to end and look why. */
+/* Rank 2 dies while the others load. */
 static tf_status loading(ring_seat *s) {
     tf_status status = TF_OK;
     if (s->x->rank == 2) return without_rank_2(s, SIGKILL);
     for (uint64_t i = 0; i < 2 && status == TF_OK; i++)
         status = ring_gather(s, "embed", hundred, i, 3);
-    for (int i = 0; i < 400 && status == TF_OK && !tf_stop_requested(); i++) {
+    for (int i = 0; i < 400 && status == TF_OK; i++) {
         s->x->ops->beat(s->x);
+        status = s->x->ops->check(s->x, &s->err);
         ring_nap(10);
     }
-    return status == TF_OK ? s->x->ops->check(s->x, &s->err) : status;
+    return status;
 }
 
 static tf_status frozen(ring_seat *s) {

@@ -40,9 +40,9 @@ typedef struct exchange_ops {
     /* Tells the others why this rank ends; they fail with peer-stopped, those that wait already too.
      * The first stop counts; its reason is cut to EXCHANGE_REASON - 1 bytes. */
     void (*stop)(exchange *x, const char *reason);
-    /* Is a peer known to have stopped or died?  Waits for nobody: for long work between exchanges
-     * (loading), and to tell a death from a wish to stop after interrupted: mpirun asks the others to
-     * end when a rank dies.  Fails with peer-stopped, peer-gone. */
+    /* Is a peer known to have stopped or died?  Waits for nobody; for long work between exchanges
+     * (loading), at least four times a second: mpirun kills the others a second after a rank died.
+     * Fails with peer-stopped, peer-gone. */
     tf_status (*check)(exchange *x, tf_error *err);
     /* Never hangs; others that still wait for this rank fail with peer-gone. */
     void (*close)(exchange *x);

@@ -239,6 +239,9 @@ static tf_status fail_gone(const end *e, uint32_t rank, const char *how, tf_erro
 static tf_status check(exchange *x, tf_error *err) {
     end *e = (end *)x;
     tf_status status = TF_OK;
+    uint64_t now_ns = record_now_ns();
+    if (now_ns - e->looked_ns < LOOK_MS * 1000000ull && !tf_stop_requested()) return TF_OK;
+    e->looked_ns = now_ns;
     listen_now(e);
     if (e->stop_ns > 0) status = record_fail_stopped(e->stop_rank, e->stop_reason, err);
     for (uint32_t r = 0; status == TF_OK && r < x->world; r++) {
