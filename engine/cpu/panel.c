@@ -28,31 +28,56 @@ uint64_t panel_bytes(const device_source *s) {
     return tiles_bytes(s) + ((uint64_t)s->k + s->n) * sizeof(float);
 }
 
-/* One output's weights go to a column: 2 or 4 bytes each, `lanes` outputs side by side. */
-static void column16(const uint16_t *row, uint32_t k, bool pairs, size_t lanes, uint16_t *to) {
-    for (size_t i = 0; i < k; i++)
-        to[pairs ? i / 2 * 2 * lanes + i % 2 : i * lanes] = row[i];
+/* Sixteen outputs go side by side, one unit of each after another: a pair of bf16, or one weight.
+ *   row   first of `outputs` rows of k weights     to   [units] of [lanes], at the panel's first lane */
+typedef struct panel_shape {
+    size_t k, units, lanes, outputs;
+} panel_shape;
+
+static void panel_pairs(const uint16_t *row, const panel_shape *p, uint32_t *to) {
+    for (size_t u = 0; u < p->k / 2; u++) {
+        for (size_t n = 0; n < p->outputs; n++)
+            memcpy(&to[u * p->lanes + n], row + n * p->k + 2 * u, sizeof *to);
+    }
+    for (size_t n = 0; p->k % 2 != 0 && n < p->outputs; n++)
+        memcpy(&to[p->k / 2 * p->lanes + n], row + n * p->k + p->k - 1, sizeof *row);
 }
 
-static void column32(const uint32_t *row, uint32_t k, size_t lanes, uint32_t *to) {
-    for (size_t i = 0; i < k; i++)
-        to[i * lanes] = row[i];
+static void panel_halves(const uint16_t *row, const panel_shape *p, uint16_t *to) {
+    for (size_t u = 0; u < p->units; u++) {
+        for (size_t n = 0; n < p->outputs; n++)
+            to[u * p->lanes + n] = row[n * p->k + u];
+    }
+}
+
+static void panel_words(const uint32_t *row, const panel_shape *p, uint32_t *to) {
+    for (size_t u = 0; u < p->units; u++) {
+        for (size_t n = 0; n < p->outputs; n++)
+            to[u * p->lanes + n] = row[n * p->k + u];
+    }
 }
 
 static void load_plain(const device_source *s, uint8_t *memory, const port_linear *w) {
     size_t bytes = dtype_bytes(s->dtype);
     bool pairs = s->dtype == DTYPE_BF16;
     memset(memory, 0, plain_bytes(s));
-    for (uint32_t n = 0; n < s->n; n++) {
+    for (uint32_t n = 0; n < s->n; n += PANEL) {
         const void *row = (const uint8_t *)s->weight + (size_t)n * s->k * bytes;
-        size_t lanes = PANEL * panel_count(w, n / PANEL_BLOCK);
+        panel_shape p = {
+            .k = s->k,
+            .units = pairs ? rows_of(s) / 2 : s->k,
+            .lanes = PANEL * panel_count(w, n / PANEL_BLOCK),
+            .outputs = s->n - n < PANEL ? s->n - n : PANEL,
+        };
         size_t lane = n % PANEL_BLOCK;
         uint8_t *block = memory + (size_t)(n - lane) * rows_of(s) * bytes;
         void *to = block + lane * bytes * (pairs ? 2 : 1);
-        if (bytes == 2) {
-            column16(row, s->k, pairs, lanes, to);
+        if (pairs) {
+            panel_pairs(row, &p, to);
+        } else if (bytes == 2) {
+            panel_halves(row, &p, to);
         } else {
-            column32(row, s->k, lanes, to);
+            panel_words(row, &p, to);
         }
     }
 }
