@@ -60,13 +60,14 @@ DOT_INLINE __m512i words_at(const uint16_t *tile, row_places p, width of, bool w
     return _mm512_permutex2var_epi16(near, p.words, _mm512_loadu_si512(tile + p.last));
 }
 
+#define AND_THEN_XOR 0x78 /* a ^ (b & c) */
+
 /* The f16 in the upper half of each lane, masked and turned as MODEL 8 says, times 2^-112. */
 DOT_INLINE __m512 half_of(__m512i x) {
     const __m512i mask = _mm512_set1_epi32((int)0x81FFE000); /* 0x8FFF, as bits of an f32 */
     const __m512i turn = _mm512_set1_epi32(0x3B600000 >> 3);
-    const int and_then_xor = 0x78;
     return _mm512_castsi512_ps(
-        _mm512_ternarylogic_epi32(turn, mask, _mm512_srai_epi32(x, 3), and_then_xor));
+        _mm512_ternarylogic_epi32(turn, mask, _mm512_srai_epi32(x, 3), AND_THEN_XOR));
 }
 
 /* Codes of 16 states (MODEL 8), as f32.  Sums are exact; the three last steps cut 11 bits off by

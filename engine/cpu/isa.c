@@ -37,9 +37,15 @@ static bool has_amx(void) {
     return may_use_tiles();
 }
 
+/* clang 14 has no name for it. */
+static bool has_f16c(void) {
+    unsigned a, b, c, d;
+    const unsigned f16c = 1u << 29;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & f16c) != 0;
+}
+
 static bool has(cpu_isa isa) {
-    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                __builtin_cpu_supports("f16c");
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
     bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                   __builtin_cpu_supports("avx512vnni");

@@ -217,7 +217,7 @@ static exl3_codebook codebook_of(const char *name) {
     for (exl3_codebook c = EXL3_DEFAULT; c < EXL3_CODEBOOKS; c++) {
         if (strcmp(exl3_codebook_name(c), name) == 0) return c;
     }
-    TF_ASSERT(!"a codebook of the pack");
+    TF_ASSERT(false);
     return EXL3_DEFAULT;
 }
 
