@@ -18,9 +18,9 @@ static uint64_t plain_bytes(const device_source *s) {
     return panels * rows_of(s) * PANEL * dtype_bytes(s->dtype);
 }
 
+/* A multiple of 64: k and n are multiples of 128. */
 static uint64_t tiles_bytes(const device_source *s) {
-    uint64_t bytes = (uint64_t)s->k * s->n * s->bits2 / 16;
-    return (bytes + 63) / 64 * 64;
+    return (uint64_t)s->k * s->n * s->bits2 / 16;
 }
 
 uint64_t panel_bytes(const device_source *s) {
