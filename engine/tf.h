@@ -294,6 +294,9 @@ typedef struct tf_timing {
 tf_status tf_generate(tf_model *model, const tf_generation *generation, tf_generated *out,
                       tf_timing *timing, tf_error *err);
 
+/* token_sha: SHA-256 over the ids in decimal joined by commas; its short form is the first 12 digits. */
+void tf_token_sha(const int32_t *ids, uint32_t count, char hex[SHA256_HEX]);
+
 /* The same for one prompt, with every row's logits over the whole vocabulary, as a text that a pin can
  * hold: the digest of the logits' bits in prefill and in decode, the tokens, and their token_sha.  It
  * says nothing of world, ranks, threads, instructions or chunks, since none of them may show in it. */

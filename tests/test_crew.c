@@ -46,12 +46,16 @@ static void every_rank_acts_once_a_round(check_case *t) {
 static void the_cause_is_told_not_its_echo(check_case *t) {
     tf_error err = {0};
     crew *c = NULL;
-    tally all = {
-        .fails = {TF_W_PEER_STOPPED, TF_W_PEER_STOPPED, TF_W_CANNOT_READ, TF_W_PEER_STOPPED}};
+    tally all = {.fails = {TF_W_PEER_STOPPED, TF_W_PEER_GONE, TF_W_CANNOT_READ, TF_W_PEER_STOPPED}};
     CHECK(t, crew_open(RANKS, 100, &c, &err) == TF_OK);
     CHECK(t, crew_run(c, count, &all, &err) == TF_IO);
     CHECK_U64(t, err.word, TF_W_CANNOT_READ);
     CHECK_STR(t, err.what, "rank 2");
+    /* Without a failure of its own: who saw the peer go, not who was told. */
+    all.fails[2] = TF_W_PEER_STOPPED;
+    err = (tf_error){0};
+    CHECK(t, crew_run(c, count, &all, &err) == TF_PEER);
+    CHECK_U64(t, err.word, TF_W_PEER_GONE);
     memset(all.fails, 0, sizeof all.fails);
     err = (tf_error){0};
     CHECK(t, crew_run(c, count, &all, &err) == TF_OK);

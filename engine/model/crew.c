@@ -96,7 +96,10 @@ static void await(crew *c) {
         }
         if (until.tv_sec == 0) {
             clock_gettime(CLOCK_MONOTONIC, &until);
-            until.tv_sec += c->patience_ms / 1000 + 1;
+            until.tv_sec += c->patience_ms / 1000;
+            until.tv_nsec += (long)(c->patience_ms % 1000) * 1000000;
+            until.tv_sec += until.tv_nsec / 1000000000;
+            until.tv_nsec %= 1000000000;
         }
         if (pthread_cond_timedwait(&c->end, &c->lock, &until) == ETIMEDOUT) {
             c->lost = !all_done(c);
@@ -105,13 +108,17 @@ static void await(crew *c) {
     }
 }
 
+/* How near to the cause: a failure of its own, a peer that is lost, the word of a peer. */
+static int weight_of(const tf_error *e) {
+    return e->status != TF_PEER ? 2 : e->word != TF_W_PEER_STOPPED ? 1 : 0;
+}
+
 static tf_status outcome(crew *c, tf_error *err) {
     const tf_error *first = NULL;
     for (uint32_t i = 0; i < c->count; i++) {
         const member *m = &c->members[i];
         if (m->done != c->round || m->err.status == TF_OK) continue;
-        if (first == NULL || (first->status == TF_PEER && m->err.status != TF_PEER))
-            first = &m->err;
+        if (first == NULL || weight_of(&m->err) > weight_of(first)) first = &m->err;
     }
     if (first == NULL) return TF_OK;
     *err = *first;

@@ -68,6 +68,10 @@ static tf_status write_text(run *r, tf_text *out, tf_error *err) {
     return text_done(out, err);
 }
 
+void tf_token_sha(const int32_t *ids, uint32_t count, char hex[SHA256_HEX]) {
+    tokensha(ids, count, hex);
+}
+
 tf_status tf_forward_text(tf_model *m, const tf_prompt *prompt, uint32_t tokens, uint32_t chunk,
                           tf_text *out, tf_error *err) {
     if (chunk == 0 || chunk > m->options.rows) chunk = m->options.rows;

@@ -8,6 +8,9 @@
 
 #include <string.h>
 
+/* After one rank has failed the others only have to hear of it. */
+#define PATIENCE_MS 500u
+
 /* ---- opening ---- */
 
 static tf_status open_rank(void *context, uint32_t index, tf_error *err) {
@@ -78,7 +81,7 @@ static tf_status open_ranks(tf_model *m, const tf_model_options *o, tf_error *er
     if (status != TF_OK) return status;
     uint32_t cores = thread_cores() / m->count;
     m->options.settings.threads = o->threads != 0 ? o->threads : (cores == 0 ? 1 : cores);
-    status = crew_open(m->count, m->ends[0]->wait_ms, &m->crew, err);
+    status = crew_open(m->count, PATIENCE_MS, &m->crew, err);
     return status == TF_OK ? model_act(m, open_rank, m, err) : status;
 }
 

@@ -21,7 +21,7 @@ struct rank {
     exec_list **decode[2]; /* [rows + 1] each: without and with logits; NULL: not asked for yet */
     int32_t *chosen;       /* [rows] tokens of the last step, the same on every rank */
     char dir[TF_PATH_BYTES_MAX];
-    tf_error *loading; /* where a fault planted while weights load is told */
+    tf_error stopped; /* why loading was told to stop, where that is no wish of the user */
 };
 
 /* ---- opening ---- */
@@ -29,13 +29,15 @@ struct rank {
 static bool tell(void *context, const char *unit, uint64_t done, uint64_t total) {
     rank *r = context;
     r->exchange->ops->beat(r->exchange);
+    /* Loading is long and meets nobody: a peer that is gone by then is looked for here. */
+    if (r->exchange->ops->check(r->exchange, &r->stopped) != TF_OK) return false;
     if (r->plan->rank != 0 || r->o.progress == NULL) return true;
     return r->o.progress(r->o.progress_context, unit, done, total);
 }
 
 static bool loaded(void *context, uint64_t done, uint64_t total) {
     rank *r = context;
-    if (done > total / 2 && fault_reached(&r->o.fault, "load", r->plan->rank, r->loading) != TF_OK)
+    if (done > total / 2 && fault_reached(&r->o.fault, "load", r->plan->rank, &r->stopped) != TF_OK)
         return false;
     return tell(context, "weight bytes", done, total);
 }
@@ -103,14 +105,11 @@ static tf_status reserve(rank *r, tf_error *err) {
     exec_list *list = NULL;
     uint64_t rows = r->o.rows < r->o.context ? r->o.rows : r->o.context;
     rank_step step = {.phase = PHASE_PREFILL, .rows = (uint32_t)rows};
-    tf_error planted = {0};
-    r->loading = &planted;
     weights_progress(r->weights, loaded, r);
     tf_status status = list_for(r, &step, &list, err);
     exec_drop(r->exec, list);
     weights_progress(r->weights, NULL, NULL);
-    if (planted.status != TF_OK) *err = planted;
-    if (status != TF_OK) return err->status;
+    if (status != TF_OK) return status;
     step = (rank_step){.phase = PHASE_DECODE, .rows = 1};
     return list_for(r, &step, &r->decode[0][1], err);
 }
@@ -150,7 +149,9 @@ static tf_status open_all(rank *r, tf_error *err) {
     TF_TRY(agree(r, err));
     TF_TRY(start(r, err));
 done:
-    return status;
+    /* What asked to stop is the cause; the work only says that it was asked. */
+    if (status != TF_OK && r->stopped.status != TF_OK) *err = r->stopped;
+    return err->status;
 }
 
 tf_status rank_open(const rank_options *options, exchange *x, rank **out, tf_error *err) {

@@ -45,9 +45,11 @@ size_t fate_text(const exchange *x, char *out, size_t size) {
     add(&l, " exchanges done, ");
     add_u64(&l, x->bytes_received);
     add(&l, " bytes received\n");
-    /* The slot of x->sequence holds the pending exchange, or the oldest done one. */
+    /* The slot of x->sequence holds the pending exchange, and otherwise the oldest. */
+    const exchange_entry *next = &x->log[x->sequence % EXCHANGE_LOG];
+    bool pending = next->site[0] != '\0' && next->sequence == x->sequence;
     for (uint64_t i = 0; i < EXCHANGE_LOG; i++) {
-        const exchange_entry *entry = &x->log[(x->sequence + 1 + i) % EXCHANGE_LOG];
+        const exchange_entry *entry = &x->log[(x->sequence + pending + i) % EXCHANGE_LOG];
         if (entry->site[0] != '\0') add_entry(&l, entry);
     }
     out[l.length] = '\0';

@@ -214,11 +214,11 @@ tf_status weights_tensor(weights *w, const char *image, bool keep, port_tensor *
 /* ---- linears ---- */
 
 static exl3_codebook codebook_of(const char *name) {
-    for (exl3_codebook c = EXL3_DEFAULT; c < EXL3_CODEBOOKS; c++) {
-        if (strcmp(exl3_codebook_name(c), name) == 0) return c;
-    }
-    TF_ASSERT(false);
-    return EXL3_DEFAULT;
+    exl3_codebook c = EXL3_DEFAULT;
+    while (c < EXL3_CODEBOOKS && strcmp(exl3_codebook_name(c), name) != 0)
+        c++;
+    TF_ASSERT(c < EXL3_CODEBOOKS);
+    return c;
 }
 
 static tf_status load_plain(weights *w, const char *image, device_source *s, uint64_t first_row,

@@ -12,7 +12,8 @@ typedef enum {
     FORM_TEXT,
     FORM_NUMBER,
     FORM_LAYER,
-    FORM_WEIGHTS
+    FORM_WEIGHTS,
+    FORM_REAL
 } option_form;
 
 typedef struct option {
@@ -55,12 +56,36 @@ static const option options[OPT_COUNT] = {
     [OPT_RUN] = {"--run", "NAME", FORM_TEXT, "the run that makes the texts (default: pins)"},
     [OPT_TRUST] = {"--trust", NULL, FORM_FLAG, "give the scripts Lua's own io and os"},
     [OPT_KEEP] = {"--keep", "N", FORM_NUMBER, "number of newest runs to keep (default: 100)"},
+    [OPT_IDS] = {"--ids", "A,B,...", FORM_TEXT, "token ids of a prompt"},
+    [OPT_PROMPTS] = {"--prompts", "FILE", FORM_TEXT,
+                     "prompts, one a line: 0,12,7 or {\"ids\": [0, 12, 7]}"},
+    [OPT_TOKENS] = {"--tokens", "N", FORM_NUMBER, "ids to generate for each prompt (default: 16)"},
+    [OPT_CHUNK] = {"--chunk", "N", FORM_NUMBER, "rows of a prefill chunk (default: 128)"},
+    [OPT_SLOTS] = {"--slots", "N", FORM_NUMBER, "prompts that run side by side (default: 1)"},
+    [OPT_TEMPERATURE] = {"--temperature", "T", FORM_REAL,
+                         "draw tokens instead of the best (default: 0, the best)"},
+    [OPT_SEED] = {"--seed", "N", FORM_NUMBER, "of the draws; the same seed draws the same"},
+    [OPT_RANKS] = {"--ranks", "HOW", FORM_TEXT,
+                   "threads: all ranks in this process (default); mpi: below mpirun -n W"},
+    [OPT_THREADS] = {"--threads", "N", FORM_NUMBER,
+                     "threads of a rank (default: the cores shared out)"},
+    [OPT_ISA] = {"--isa", "NAME", FORM_TEXT,
+                 "scalar, avx2, avx512 or amx (default: the best there is)"},
+    [OPT_PROFILE] = {"--profile", "P", FORM_TEXT, "f32 (default) or bf16 activations"},
+    [OPT_RANK_DIR] = {"--rank-dir", "DIR", FORM_TEXT,
+                      "rank files made by rank write (default: made once, in the cache)"},
+    [OPT_HASHES] = {"--layer-hashes", "FILE", FORM_TEXT,
+                    "write hashes of every layer, for diverge; FILE.r0, ... at a world above 1"},
+    [OPT_WAIT] = {"--wait", "SECONDS", FORM_REAL,
+                  "give up a rank that neither answers nor advances (default: 4)"},
+    [OPT_FAULT] = {"--fault", "R:PHASE:ACT", FORM_TEXT,
+                   "for tests: rank R at open, load, prefill or decode will die, hang or kill"},
 };
 
 /* ---- parsing ---- */
 
 static bool takes(const command *c, size_t id) {
-    return id == OPT_HELP || (c->options & (1u << id)) != 0;
+    return id == OPT_HELP || (c->options & (1ull << id)) != 0;
 }
 
 static tf_status unknown_option(const command *c, const char *word, size_t n, tf_error *err) {
@@ -109,6 +134,21 @@ static bool parse_weights(const char *text, args *out) {
     }
 }
 
+/* A decimal number without exponent: 0.7. */
+static bool parse_real(const char *text, double *out) {
+    uint64_t whole = 0;
+    uint64_t parts = 0;
+    size_t n = strcspn(text, ".");
+    size_t digits = text[n] == '.' ? strlen(text + n + 1) : 0;
+    if (!parse_number(text, n, &whole) || digits > 9) return false;
+    if (text[n] == '.' && !parse_number(text + n + 1, digits, &parts)) return false;
+    double scale = 1.0;
+    for (size_t i = 0; i < digits; i++)
+        scale *= 10.0;
+    *out = (double)whole + (double)parts / scale;
+    return true;
+}
+
 static tf_status set_value(size_t id, const char *value, args *out, tf_error *err) {
     const option *o = &options[id];
     out->text[id] = value;
@@ -130,6 +170,10 @@ static tf_status set_value(size_t id, const char *value, args *out, tf_error *er
         if (!parse_number(value, strlen(value), &out->number[id]) ||
             (out->number[id] > UINT32_MAX && id != OPT_START))
             return bad_value(o->name, value, "a whole number below 4294967296", err);
+        return TF_OK;
+    case FORM_REAL:
+        if (!parse_real(value, &out->real[id]))
+            return bad_value(o->name, value, "a number from 0, as in 0.7", err);
         return TF_OK;
     case FORM_WEIGHTS:
         if (!parse_weights(value, out))
@@ -212,7 +256,7 @@ void args_help(const command *c, tf_text *out) {
     for (size_t id = 0; id < OPT_COUNT; id++) {
         if (!takes(c, id)) continue;
         const char *value = options[id].value == NULL ? "" : options[id].value;
-        text_print(out, "  %-10s %-8s %s\n", options[id].name, value, options[id].about);
+        text_print(out, "  %-14s %-12s %s\n", options[id].name, value, options[id].about);
     }
     if (c->help[0] != '\0') text_print(out, "\n%s", c->help);
 }

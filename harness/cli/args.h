@@ -38,10 +38,25 @@ typedef enum {
     OPT_RUN,
     OPT_TRUST,
     OPT_KEEP,
+    OPT_IDS,
+    OPT_PROMPTS,
+    OPT_TOKENS,
+    OPT_CHUNK,
+    OPT_SLOTS,
+    OPT_TEMPERATURE,
+    OPT_SEED,
+    OPT_RANKS,
+    OPT_THREADS,
+    OPT_ISA,
+    OPT_PROFILE,
+    OPT_RANK_DIR,
+    OPT_HASHES,
+    OPT_WAIT,
+    OPT_FAULT,
     OPT_COUNT
 } option_id;
 
-#define OPT(name) (1u << OPT_##name)
+#define OPT(name) (1ull << OPT_##name)
 
 enum {
     ARG_OPERANDS_MAX = 64
@@ -50,6 +65,7 @@ enum {
 typedef struct args {
     bool given[OPT_COUNT];
     const char *text[OPT_COUNT]; /* the value as typed; borrowed from argv */
+    double real[OPT_COUNT];      /* of options that take one with a fraction */
     uint64_t number[OPT_COUNT];  /* of options that take one; a layer as tf_emit_request wants it */
     uint64_t weights[TF_WORLD_MAX];
     uint32_t weight_count;
@@ -64,7 +80,7 @@ typedef struct command {
     const char *operands; /* "KIND DIR" */
     const char *about;    /* one line */
     const char *help;     /* paragraphs; the examples last */
-    uint32_t options;     /* OPT(...) | ...; --help is always taken */
+    uint64_t options;     /* OPT(...) | ...; --help is always taken */
     uint32_t operands_min;
     uint32_t operands_max;
     tf_status (*run)(const session *s, const args *a, tf_error *err);

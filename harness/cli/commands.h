@@ -11,6 +11,7 @@
 extern const command engine_commands[]; /* plan, emit, needs, calls-check, admission */
 extern const command pack_commands[];   /* pack ..., rank ... */
 extern const command prove_commands[];  /* run, pins ... */
+extern const command model_commands[];  /* generate, diverge */
 extern const command store_commands[];  /* db ... */
 extern const command doctor_commands[]; /* doctor */
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 static const command *const tables[] = {prove_commands, engine_commands, pack_commands,
-                                        store_commands, doctor_commands};
+                                        model_commands, store_commands,  doctor_commands};
 
 enum {
     TABLES = sizeof tables / sizeof tables[0],
