@@ -19,12 +19,6 @@ const char *cpu_isa_name(cpu_isa isa) {
 
 #include <cpuid.h>
 
-/* Not every compiler's list of names has this one. */
-static bool has_f16c(void) {
-    unsigned a, b, c, d;
-    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
-}
-
 /* Tiles are 8 KiB of state that Linux hands out on request only. */
 static bool may_use_tiles(void) {
 #if defined(__linux__)
