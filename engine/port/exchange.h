@@ -20,9 +20,9 @@
 #define EXCHANGE_WAIT_MS 4000u /* a silent peer is given up within 5 s */
 
 typedef struct exchange_part {
-    const char *site; /* static or the list's: "attn", "embed" */
-    const void *send; /* bytes[rank]; free for reuse once gather has succeeded */
-    void *recv;       /* sum of bytes, in rank order; may not overlap send */
+    const char *site;      /* static or the list's: "attn", "embed" */
+    const void *send;      /* bytes[rank]; free for reuse once gather has succeeded */
+    void *recv;            /* sum of bytes, in rank order; may not overlap send */
     const uint64_t *bytes; /* [world] what each rank gives, as this rank believes */
     uint64_t decision;     /* hash of what this rank has decided so far; must be equal on all */
 } exchange_part;
