@@ -62,7 +62,8 @@ static void holds_everywhere(check_case *t, check_random *r, const linear *l, ui
 
 static void sums_in_the_canonical_order(check_case *t) {
     check_random r = check_seed(t);
-    static const uint32_t shapes[][2] = {{1, 1}, {2, 24}, {31, 6}, {33, 16}, {64, 130}, {257, 40}};
+    static const uint32_t shapes[][2] = {{1, 1},    {2, 24},   {31, 6},  {33, 16},
+                                         {64, 130}, {257, 40}, {97, 256}};
     static const tf_dtype dtypes[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32};
     for (size_t i = 0; i < COUNT(shapes); i++) {
         for (size_t k = 0; k < COUNT(dtypes); k++) {

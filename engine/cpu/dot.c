@@ -68,10 +68,12 @@ static void some_subs(const dot_steps *steps, dot_scratch *s, const dot_task *t,
     const port_linear *w = t->w;
     dot_slab slab = {.panels = panel_count(w, t->block)};
     slab.stride = PANEL * slab.panels;
-    bool one_row = w->form == WEIGHT_EXL3 && steps->one_row != NULL && TF_ONLY_SPEED(t->rows == 1);
+    bool one_row = TF_ONLY_SPEED(t->rows == 1) && steps->one_row != NULL &&
+                   slab.panels == DOT_BLOCK / PANEL &&
+                   (w->form == WEIGHT_EXL3 || w->dtype == DTYPE_BF16);
     for (uint32_t at = k.begin; at < k.end; at += DOT_SUB) {
         const float *x = s->x + (at - k.begin);
-        if (one_row) {
+        if (one_row && k.end - at >= DOT_SUB) {
             steps->one_row(w, t->block, at, x, acc);
             continue;
         }

@@ -1,5 +1,4 @@
 /* cpu/dot_avx2 - the steps of a product in registers of 8 outputs. */
-#include "engine/base/check.h"
 #include "engine/cpu/dot_inner.h"
 
 #include <immintrin.h>
@@ -229,20 +228,7 @@ static void some_rows(const dot_slab *s, const float *w, const float *x, float *
     }
 }
 
-/* One row: four registers a time, so that the units do not wait for one another. */
-static void one_row(const dot_slab *s, const float *x, float *acc) {
-    size_t lane = 0;
-    for (; lane + 32 <= s->stride; lane += 32)
-        tile(s, s->w + lane, x, acc + lane, 1, 4);
-    for (; lane < s->stride; lane += PANEL)
-        tile(s, s->w + lane, x, acc + lane, 1, 2);
-}
-
 static void multiply(const dot_slab *s, const float *x, uint32_t rows, float *acc) {
-    if (TF_ONLY_SPEED(rows == 1)) {
-        one_row(s, x, acc);
-        return;
-    }
     while (rows > 0) {
         /* 6 rows at a time, or as evenly as the rest allows. */
         uint32_t parts = (rows + 5) / 6;
@@ -252,6 +238,95 @@ static void multiply(const dot_slab *s, const float *x, uint32_t rows, float *ac
         x += now * DOT_BLOCK;
         acc += now * DOT_BLOCK;
         rows -= now;
+    }
+}
+
+/* ---- one row: weights go from their stream straight into the sums ---- */
+
+typedef struct two_chains {
+    __m256 even[4], odd[4]; /* of 32 outputs */
+} two_chains;
+
+DOT_INLINE two_chains no_chains(void) {
+    two_chains c;
+    DOT_UNROLL for (int v = 0; v < 4; v++) {
+        c.even[v] = _mm256_setzero_ps();
+        c.odd[v] = _mm256_setzero_ps();
+    }
+    return c;
+}
+
+DOT_INLINE void add_chains(two_chains c, float *acc) {
+    DOT_UNROLL for (int v = 0; v < 4; v++) {
+        __m256 both = _mm256_add_ps(c.even[v], c.odd[v]);
+        _mm256_storeu_ps(acc + 8 * v, _mm256_add_ps(_mm256_loadu_ps(acc + 8 * v), both));
+    }
+}
+
+static void one_row_bf16(const uint16_t *from, const float *x, float *acc) {
+    const __m256i high = _mm256_set1_epi32((int)0xffff0000);
+    for (uint32_t lane = 0; lane < DOT_BLOCK; lane += 32) {
+        const uint16_t *at = from + 2 * lane;
+        two_chains c = no_chains();
+        for (uint32_t k = 0; k < DOT_SUB; k += 2, at += 2 * DOT_BLOCK) {
+            __m256 first = _mm256_broadcast_ss(x + k);
+            __m256 second = _mm256_broadcast_ss(x + k + 1);
+            _mm_prefetch((const char *)at + DOT_AHEAD, _MM_HINT_T0);
+            _mm_prefetch((const char *)at + DOT_AHEAD + 64, _MM_HINT_T0);
+            DOT_UNROLL for (int v = 0; v < 4; v++) {
+                __m256i pair = _mm256_loadu_si256((const __m256i *)(const void *)(at + 16 * v));
+                __m256 low = _mm256_castsi256_ps(_mm256_slli_epi32(pair, 16));
+                __m256 upper = _mm256_castsi256_ps(_mm256_and_si256(pair, high));
+                c.even[v] = _mm256_fmadd_ps(first, low, c.even[v]);
+                c.odd[v] = _mm256_fmadd_ps(second, upper, c.odd[v]);
+            }
+        }
+        add_chains(c, acc + lane);
+    }
+}
+
+/* Two tiles side by side, one row of each. */
+DOT_INLINE void one_k(const uint16_t *tiles, uint32_t half_bits, uint32_t row,
+                      exl3_codebook codebook, const float *x, __m256 sum[4]) {
+    const panel_place *p = panel_places[half_bits][row];
+    DOT_UNROLL for (int v = 0; v < 4; v++) {
+        const uint16_t *tile = tiles + (size_t)(v / 2) * PANEL_RUNS * half_bits;
+        __m256 codes = codes_of(states_at(tile, half_bits, p[v % 2]), codebook);
+        sum[v] = _mm256_fmadd_ps(_mm256_broadcast_ss(x), codes, sum[v]);
+    }
+}
+
+DOT_INLINE void one_row_tiles(const uint16_t *tiles, uint32_t half_bits, exl3_codebook codebook,
+                              const float *x, float *acc) {
+    const size_t tile = PANEL_RUNS * (size_t)half_bits;
+    for (uint32_t panel = 0; panel < 8; panel += 2) {
+        two_chains c = no_chains();
+        for (uint32_t k = 0; k < DOT_SUB; k += 2) {
+            const uint16_t *from = tiles + (k / EXL3_TILE * 8 + panel) * tile;
+            one_k(from, half_bits, k % EXL3_TILE, codebook, x + k, c.even);
+            one_k(from, half_bits, k % EXL3_TILE + 1, codebook, x + k + 1, c.odd);
+        }
+        add_chains(c, acc + panel * PANEL);
+    }
+}
+
+static void one_row(const port_linear *w, uint32_t block, uint32_t k, const float *x, float *acc) {
+    if (w->form == WEIGHT_PLAIN) {
+        one_row_bf16(dot_u16_at(w, block, k), x, acc);
+        return;
+    }
+    const uint16_t *tiles = dot_tiles_at(w, block, k);
+    switch (w->codebook) {
+    case EXL3_MUL1:
+        one_row_tiles(tiles, w->bits2, EXL3_MUL1, x, acc);
+        break;
+    case EXL3_MCG:
+        one_row_tiles(tiles, w->bits2, EXL3_MCG, x, acc);
+        break;
+    case EXL3_DEFAULT:
+    case EXL3_CODEBOOKS:
+        one_row_tiles(tiles, w->bits2, EXL3_DEFAULT, x, acc);
+        break;
     }
 }
 
@@ -272,6 +347,7 @@ const dot_steps dot_avx2 = {
     .round_bf16 = round_bf16,
     .widen = widen,
     .multiply = multiply,
+    .one_row = one_row,
     .add_weighted = add_weighted,
     .gate = gate,
 };

@@ -229,6 +229,41 @@ static void multiply(const dot_slab *s, const float *x, uint32_t rows, float *ac
     }
 }
 
+/* Pairs of k go from their stream straight into the sums. */
+static void one_row_bf16(const uint16_t *from, const float *x, float *acc) {
+    const __m512i high = _mm512_set1_epi32((int)0xffff0000);
+    __m512 even[8];
+    __m512 odd[8];
+    DOT_UNROLL for (int p = 0; p < 8; p++) {
+        even[p] = _mm512_setzero_ps();
+        odd[p] = _mm512_setzero_ps();
+    }
+    for (uint32_t k = 0; k < DOT_SUB; k += 2, from += 2 * DOT_BLOCK) {
+        __m512 first = _mm512_set1_ps(x[k]);
+        __m512 second = _mm512_set1_ps(x[k + 1]);
+        DOT_UNROLL for (int p = 0; p < 8; p++) {
+            __m512i pair = _mm512_loadu_si512(from + 32 * p);
+            _mm_prefetch((const char *)(from + 32 * p) + DOT_AHEAD, _MM_HINT_T0);
+            __m512 low = _mm512_castsi512_ps(_mm512_slli_epi32(pair, 16));
+            even[p] = _mm512_fmadd_ps(first, low, even[p]);
+            __m512 upper = _mm512_castsi512_ps(_mm512_and_si512(pair, high));
+            odd[p] = _mm512_fmadd_ps(second, upper, odd[p]);
+        }
+    }
+    DOT_UNROLL for (int p = 0; p < 8; p++) {
+        __m512 both = _mm512_add_ps(even[p], odd[p]);
+        _mm512_storeu_ps(acc + 16 * p, _mm512_add_ps(_mm512_loadu_ps(acc + 16 * p), both));
+    }
+}
+
+static void one_row(const port_linear *w, uint32_t block, uint32_t k, const float *x, float *acc) {
+    if (w->form == WEIGHT_EXL3) {
+        dot_exl3_one_row_avx512(w, block, k, x, acc);
+    } else {
+        one_row_bf16(dot_u16_at(w, block, k), x, acc);
+    }
+}
+
 static void add_weighted(float weight, const float *part, float *acc) {
     DOT_UNROLL for (int i = 0; i < 8; i++) _mm512_storeu_ps(
         acc + 16 * i, _mm512_fmadd_ps(_mm512_set1_ps(weight), _mm512_loadu_ps(part + 16 * i),
@@ -245,7 +280,7 @@ const dot_steps dot_avx512 = {
     .round_bf16 = round_bf16,
     .widen = widen,
     .multiply = multiply,
-    .one_row = dot_exl3_one_row_avx512,
+    .one_row = one_row,
     .add_weighted = add_weighted,
     .gate = gate,
 };

@@ -25,7 +25,8 @@ typedef struct dot_steps {
     void (*round_bf16)(const float *x, uint32_t count, float *y);
     /* Weights k to k + count - 1 of a block, into `slab`, or where they already lie as f32. */
     void (*widen)(const port_linear *w, uint32_t block, uint32_t k, float *slab, dot_slab *out);
-    /* Both for one row and a whole sub-block of an exl3 linear, without the slab; NULL: not here. */
+    /* Both for one row, a whole sub-block and a whole block of exl3 or bf16 weights, which go into the
+     * sums as they are read.  NULL: not here. */
     void (*one_row)(const port_linear *w, uint32_t block, uint32_t k, const float *x, float *acc);
     /* acc[row] = acc[row] + (even + odd); x [rows, 128] at the sub-block's first k, acc [rows, 128]. */
     void (*multiply)(const dot_slab *s, const float *x, uint32_t rows, float *acc);
