@@ -199,7 +199,8 @@ typedef struct tf_model_options {
     uint32_t wait_ms;  /* a silent rank is given up; 0: 4000 */
     uint32_t delay_us; /* tests: each rank waits at random up to this before each exchange */
     uint64_t delay_seed;
-    const char *layer_hashes; /* file to write them to, one a rank; NULL: none */
+    const char
+        *layer_hashes; /* file to write them to (FILE.r0, FILE.r1, ... above world 1) or NULL */
     tf_model_fault fault;
     tf_progress progress; /* while weights load */
     void *context_of_progress;
@@ -243,6 +244,12 @@ typedef struct tf_row {
  *   next    [count] i32: the token chosen after each row */
 tf_status tf_model_decode(tf_model *model, const tf_row *rows, uint32_t count, float *logits,
                           int32_t *next, tf_error *err);
+
+/* Ends options.layer_hashes: the files appear, whole.  Without it they never do. */
+tf_status tf_model_finish_hashes(tf_model *model, tf_error *err);
+/* Where two runs part: files of layer hashes, FILE or FILE.r0, FILE.r1, ...  A difference fails with
+ * hashes-differ, after the report is written. */
+tf_status tf_diverge(const char *a, const char *b, bool json, tf_text *out, tf_error *err);
 
 /* A request's state, the same bytes at every world. */
 size_t tf_model_state_bytes(const tf_model *model);

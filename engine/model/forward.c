@@ -5,6 +5,7 @@
 #include "engine/base/arena.h"
 #include "engine/model/model.h"
 #include "engine/model/tokensha.h"
+#include "engine/run/diverge.h"
 
 typedef struct run {
     tf_model *model;
@@ -66,6 +67,10 @@ static tf_status write_text(run *r, tf_text *out, tf_error *err) {
     write_ids(out, "tokens", r->chosen, r->tokens);
     text_print(out, "token_sha %s\n", sha);
     return text_done(out, err);
+}
+
+tf_status tf_diverge(const char *a, const char *b, bool json, tf_text *out, tf_error *err) {
+    return diverge_compare(a, b, json, out, err);
 }
 
 void tf_token_sha(const int32_t *ids, uint32_t count, char hex[SHA256_HEX]) {

@@ -259,6 +259,16 @@ tf_status tf_model_decode(tf_model *m, const tf_row *rows, uint32_t count, float
     return status;
 }
 
+static tf_status finish_hashes(void *context, uint32_t index, tf_error *err) {
+    tf_model *m = context;
+    return rank_finish_hashes(m->ranks[index], err);
+}
+
+tf_status tf_model_finish_hashes(tf_model *m, tf_error *err) {
+    tf_status status = model_check_slot(m, 0, err);
+    return status == TF_OK ? model_act(m, finish_hashes, m, err) : status;
+}
+
 /* ---- asking ---- */
 
 uint32_t tf_model_length(const tf_model *m, uint32_t index) {

@@ -6,6 +6,7 @@
 #include "engine/pack/engram.h"
 #include "engine/run/fate.h"
 #include "engine/run/handshake.h"
+#include "engine/run/layerhash.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +20,10 @@ struct rank {
     weights *weights;
     exec *exec;
     exec_list **decode[2]; /* [rows + 1] each: without and with logits; NULL: not asked for yet */
-    int32_t *chosen;       /* [rows] tokens of the last step, the same on every rank */
+    layerhash *hashes;     /* NULL: none are asked for */
+    exec_seen seen;        /* who else looks on */
+    void *seen_context;
+    int32_t *chosen; /* [rows] tokens of the last step, the same on every rank */
     char dir[TF_PATH_BYTES_MAX];
     tf_error stopped; /* why loading was told to stop, where that is no wish of the user */
 };
@@ -52,6 +56,15 @@ static void world_text(const tf_plan *plan, tf_text *out) {
     }
 }
 
+static const char *profile_name(const rank *r) {
+    return r->o.settings.profile == PROFILE_BF16 ? "bf16" : "f32";
+}
+
+static void settings_text(const rank *r, char *to, size_t size) {
+    snprintf(to, size, "profile %s, %u slots of %llu positions, %u rows", profile_name(r),
+             r->o.slots, (unsigned long long)r->o.context, r->o.rows);
+}
+
 static tf_status agree(rank *r, tf_error *err) {
     const tf_plan *plan = r->plan;
     char pack[DIGEST_HEX];
@@ -59,9 +72,7 @@ static tf_status agree(rank *r, tf_error *err) {
     char settings[128];
     tf_text world = {0};
     world_text(plan, &world);
-    snprintf(settings, sizeof settings, "profile %s, %u slots of %llu positions, %u rows",
-             r->o.settings.profile == PROFILE_BF16 ? "bf16" : "f32", r->o.slots,
-             (unsigned long long)r->o.context, r->o.rows);
+    settings_text(r, settings, sizeof settings);
     const handshake_field fields[] = {
         {"program version", TF_VERSION},
         {"settings", settings},
@@ -83,6 +94,49 @@ static tf_status find_files(rank *r, tf_error *err) {
     }
     rankfile_options o = {.workers = 1, .progress = tell, .context = r};
     return prepared_folder(r->plan, r->o.cache_dir, &o, r->dir, err);
+}
+
+static void see(void *context, const call *c, const port_launch *l) {
+    rank *r = context;
+    if (r->hashes != NULL) layerhash_seen(r->hashes, c, l);
+    if (r->seen != NULL) r->seen(r->seen_context, c, l);
+}
+
+static void look_on(rank *r) {
+    bool nobody = r->hashes == NULL && r->seen == NULL;
+    exec_observe(r->exec, nobody ? NULL : see, r);
+}
+
+static tf_status hash_layers(rank *r, tf_error *err) {
+    char path[TF_PATH_BYTES_MAX];
+    char settings[128];
+    const tf_plan *plan = r->plan;
+    if (r->o.layer_hashes == NULL) return TF_OK;
+    int n = plan->world == 1 ? snprintf(path, sizeof path, "%s", r->o.layer_hashes)
+                             : snprintf(path, sizeof path, "%s.r%u", r->o.layer_hashes, plan->rank);
+    if (n < 0 || (size_t)n >= sizeof path) {
+        return tf_fail(err, TF_W_TOO_LARGE, "naming layer hashes %s", r->o.layer_hashes);
+    }
+    settings_text(r, settings, sizeof settings);
+    layerhash_header h = {
+        .model = plan->pack->name,
+        .plan = plan->fingerprint,
+        .settings = digest_str(settings),
+        .world = plan->world,
+        .rank = plan->rank,
+        .profile = profile_name(r),
+    };
+    tf_status status = layerhash_open(path, &h, &r->hashes, err);
+    if (status == TF_OK) look_on(r);
+    return status;
+}
+
+tf_status rank_finish_hashes(rank *r, tf_error *err) {
+    layerhash *h = r->hashes;
+    if (h == NULL) return TF_OK;
+    r->hashes = NULL;
+    look_on(r);
+    return layerhash_finish(h, err);
 }
 
 static tf_status list_for(rank *r, const rank_step *step, exec_list **out, tf_error *err) {
@@ -132,7 +186,7 @@ static tf_status start(rank *r, tf_error *err) {
         return tf_fail(err, TF_W_NO_MEMORY, "opening rank %u", r->plan->rank);
     tf_status status = exec_open(&o, &r->exec, err);
     if (status == TF_OK) status = reserve(r, err);
-    return status;
+    return status == TF_OK ? hash_layers(r, err) : status;
 }
 
 static tf_status open_all(rank *r, tf_error *err) {
@@ -180,6 +234,7 @@ void rank_close(rank *r) {
         mem_free(r->decode[i]);
     }
     mem_free(r->chosen);
+    layerhash_drop(r->hashes);
     exec_close(r->exec);
     weights_close(r->weights);
     if (r->device != NULL) r->device->ops->close(r->device);
@@ -233,6 +288,7 @@ static tf_status step_once(rank *r, const rank_step *s, int32_t *tokens, float *
     TF_TRY(fault_reached(&r->o.fault, chunk ? "prefill" : "decode", r->plan->rank, err));
     if (*list == NULL) TF_TRY(list_for(r, s, list, err));
     TF_TRY(write_inputs(r, s, err));
+    if (r->hashes != NULL) layerhash_step(r->hashes, s->number, chunk ? "prefill" : "decode");
     TF_TRY(exec_run(r->exec, *list, err));
     TF_TRY(read_outputs(r, s, tokens, logits, err));
 done:
@@ -248,7 +304,9 @@ tf_status rank_run(rank *r, const rank_step *step, int32_t *tokens, float *logit
 }
 
 void rank_observe(rank *r, exec_seen seen, void *context) {
-    exec_observe(r->exec, seen, context);
+    r->seen = seen;
+    r->seen_context = context;
+    look_on(r);
 }
 
 uint64_t rank_state_bytes(const rank *r) {

@@ -47,6 +47,8 @@ tf_status rank_run(rank *r, const rank_step *step, int32_t *tokens, float *logit
 
 /* Sees every call of every step after it has run; NULL: nobody. */
 void rank_observe(rank *r, exec_seen seen, void *context);
+/* Ends the layer hashes: the file appears. */
+tf_status rank_finish_hashes(rank *r, tf_error *err);
 uint64_t rank_state_bytes(const rank *r);
 tf_status rank_read_state(rank *r, uint32_t slot, void *to, tf_error *err);
 tf_status rank_write_state(rank *r, uint32_t slot, const void *from, tf_error *err);

@@ -1,4 +1,5 @@
-/* generate: prompts through a model, its ranks as threads or as the processes of mpirun. */
+/* generate: prompts through a model, its ranks as threads or as the processes of mpirun.
+ * diverge: where two such runs part. */
 #include "engine/base/arena.h"
 #include "engine/tf.h"
 #include "harness/cli/commands.h"
@@ -230,10 +231,20 @@ static tf_status run_generate(const session *s, const args *a, tf_error *err) {
     progress_end(&j.shown);
     TF_TRY(tf_generate(j.model, &(tf_generation){j.list, j.prompts.count, j.tokens, 0}, j.made,
                        &j.timing, err));
+    if (a->given[OPT_HASHES]) TF_TRY(tf_model_finish_hashes(j.model, err));
     TF_TRY(report(&j, err));
 done:
     note_exchanges(&j, err);
     job_close(&j);
+    return status;
+}
+
+static tf_status run_diverge(const session *s, const args *a, tf_error *err) {
+    tf_text report = {0};
+    (void)s;
+    tf_status status = tf_diverge(a->operands[0], a->operands[1], a->given[OPT_JSON], &report, err);
+    out_string(text_str(&report));
+    text_free(&report);
     return status;
 }
 
@@ -248,7 +259,17 @@ const command model_commands[] = {
      "  mpirun -n 3 tfverify generate --pack tiny-exl3 --world 3 --ranks mpi --ids 0,12,7\n",
      OPT(PACK) | OPT(WORLD) | OPT(WEIGHTS) | OPT(IDS) | OPT(PROMPTS) | OPT(TOKENS) | OPT(CHUNK) |
          OPT(SLOTS) | OPT(CONTEXT) | OPT(TEMPERATURE) | OPT(SEED) | OPT(RANKS) | OPT(THREADS) |
-         OPT(ISA) | OPT(PROFILE) | OPT(RANK_DIR) | OPT(WAIT) | OPT(FAULT) | OPT(JSON) | OPT(ROOT),
+         OPT(ISA) | OPT(PROFILE) | OPT(RANK_DIR) | OPT(HASHES) | OPT(WAIT) | OPT(FAULT) |
+         OPT(JSON) | OPT(ROOT),
      0, 0, run_generate},
+    {"diverge", "A B", "the first step, layer, point and rank where two runs differ",
+     "A and B are what generate --layer-hashes wrote: a file, or the name before .r0, .r1, ...\n"
+     "Of runs at different worlds only what every rank holds alike is compared.  Exit 1 when they\n"
+     "differ.\n\n"
+     "Examples\n"
+     "  tfverify generate --pack tiny-exl3 --ids 0,12,7 --layer-hashes /tmp/a\n"
+     "  tfverify generate --pack tiny-exl3 --ids 0,12,7 --world 3 --layer-hashes /tmp/b\n"
+     "  tfverify diverge /tmp/a /tmp/b\n",
+     OPT(JSON) | OPT(ROOT), 2, 2, run_diverge},
     {NULL, NULL, NULL, NULL, 0, 0, 0, NULL},
 };

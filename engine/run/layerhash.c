@@ -1,0 +1,145 @@
+#include "engine/run/layerhash.h"
+
+#include "engine/base/arena.h"
+#include "engine/base/io.h"
+
+#include <string.h>
+
+#define FLUSH_BYTES 65536u
+
+struct layerhash {
+    io_writer writer;
+    tf_text text; /* lines that are not in the file yet */
+    uint32_t step;
+    const char *phase;
+    tf_error err; /* the first failure; told at the end */
+};
+
+static const struct {
+    const char *name;
+    bool own;
+} points[LAYERHASH_COUNT] = {
+#define POINT(name, text, own) {text, own},
+    LAYERHASH_POINTS(POINT)
+#undef POINT
+};
+
+const char *layerhash_point_name(layerhash_point point) {
+    return points[point].name;
+}
+
+bool layerhash_is_own(layerhash_point point) {
+    return points[point].own;
+}
+
+bool layerhash_point_parse(const char *name, layerhash_point *out) {
+    for (layerhash_point p = LAYERHASH_IDS; p < LAYERHASH_COUNT; p++) {
+        if (strcmp(name, points[p].name) != 0) continue;
+        *out = p;
+        return true;
+    }
+    return false;
+}
+
+static void flush(layerhash *h) {
+    if (h->err.status == TF_OK && text_done(&h->text, &h->err) == TF_OK)
+        io_write(&h->writer, text_str(&h->text), h->text.length, &h->err);
+    text_clear(&h->text);
+}
+
+tf_status layerhash_open(const char *path, const layerhash_header *header, layerhash **out,
+                         tf_error *err) {
+    char hex[DIGEST_HEX];
+    layerhash *h = mem_take(sizeof *h);
+    if (h == NULL) return tf_fail(err, TF_W_NO_MEMORY, "opening layer hashes %s", path);
+    tf_status status = io_create(&h->writer, path, err);
+    if (status != TF_OK) {
+        mem_free(h);
+        return status;
+    }
+    text_add(&h->text, "{\"layer_hashes\":1,\"model\":");
+    text_json(&h->text, header->model);
+    text_print(&h->text, ",\"plan\":\"%s\"", digest_hex(header->plan, hex));
+    text_print(&h->text, ",\"world\":%u,\"rank\":%u", header->world, header->rank);
+    text_print(&h->text, ",\"settings\":\"%s\"", digest_hex(header->settings, hex));
+    text_print(&h->text, ",\"profile\":\"%s\"}\n", header->profile);
+    h->phase = "";
+    *out = h;
+    return TF_OK;
+}
+
+void layerhash_step(layerhash *h, uint32_t step, const char *phase) {
+    h->step = step;
+    h->phase = phase;
+}
+
+tf_status layerhash_finish(layerhash *h, tf_error *err) {
+    flush(h);
+    if (h->err.status == TF_OK) io_commit(&h->writer, &h->err);
+    tf_error first = h->err;
+    layerhash_drop(h);
+    if (first.status == TF_OK) return TF_OK;
+    *err = first;
+    return first.status;
+}
+
+void layerhash_drop(layerhash *h) {
+    if (h == NULL) return;
+    io_discard(&h->writer);
+    text_free(&h->text);
+    mem_free(h);
+}
+
+/* ---- points ---- */
+
+/* Hashes rows [first axis] of a view whose further axes lie in one piece. */
+static tf_digest hash_rows(const port_tensor *t) {
+    size_t elements = 1;
+    digest_state *s = digest_begin();
+    if (s == NULL) return (tf_digest){{0}};
+    for (uint32_t d = 1; d < t->dims; d++)
+        elements *= t->shape[d];
+    size_t bytes = elements * dtype_bytes(t->dtype);
+    for (uint32_t i = 0; i < t->shape[0]; i++)
+        digest_add(s, (const char *)t->data + i * t->stride[0] * dtype_bytes(t->dtype), bytes);
+    return digest_end(s);
+}
+
+static void add_line(layerhash *h, const call *c, layerhash_point point, const port_tensor *t) {
+    char hex[DIGEST_HEX];
+    text_print(&h->text, "{\"step\":%u,\"phase\":\"%s\",\"layer\":\"", h->step, h->phase);
+    if (c->layer == CALL_TOP) {
+        text_add(&h->text, "top");
+    } else {
+        text_print(&h->text, "L%u", c->layer);
+    }
+    text_print(&h->text, "\",\"point\":\"%s\",\"shape\":[", layerhash_point_name(point));
+    for (uint32_t d = 0; d < t->dims; d++)
+        text_print(&h->text, "%s%u", d == 0 ? "" : ",", t->shape[d]);
+    text_print(&h->text, "],\"hash\":\"%s\"}\n", digest_hex(hash_rows(t), hex));
+    if (h->text.length >= FLUSH_BYTES) flush(h);
+}
+
+static void seen_dot(layerhash *h, const call *c, const args_dot *a) {
+    if (strcmp(c->name, "wo_b") == 0) add_line(h, c, LAYERHASH_ATTN_PARTIAL, &a->y);
+    if (strcmp(c->name, "head") == 0) add_line(h, c, LAYERHASH_LOGITS, &a->y);
+}
+
+void layerhash_seen(void *context, const call *c, const port_launch *l) {
+    layerhash *h = context;
+    const void *args = l->args;
+    if (c->kind == CALL_DOT) seen_dot(h, c, args);
+    if (c->kind == CALL_SHARE_ROWS)
+        add_line(h, c, LAYERHASH_IDS, &((const args_share_rows *)args)->ids);
+    if (c->kind == CALL_REDUCE) {
+        bool attn = strcmp(c->name, "attn") == 0;
+        add_line(h, c, attn ? LAYERHASH_ATTN_SUM : LAYERHASH_FFN_SUM,
+                 &((const args_reduce *)args)->y);
+    }
+    if (c->kind == CALL_EXPERTS_DOWN)
+        add_line(h, c, LAYERHASH_FFN_PARTIAL, &((const args_experts_down *)args)->y);
+    if (c->kind == CALL_POST && strcmp(c->name, "post_ffn") == 0)
+        add_line(h, c, LAYERHASH_STREAMS, &((const args_post *)args)->streams);
+    if (c->kind == CALL_SHARE_COLUMNS && strcmp(c->name, "logits") == 0)
+        add_line(h, c, LAYERHASH_ALL_LOGITS, &((const args_share_columns *)args)->y);
+}
