@@ -108,7 +108,6 @@ static void every_world_trellis(check_case *t) {
 
 static void every_world_rounded(check_case *t) {
     check_cuts(t, "tiny-bf16", TF_PROFILE_BF16);
-    check_cuts(t, "tiny-exl3", TF_PROFILE_BF16);
 }
 
 static void every_chunk_length(check_case *t) {
@@ -215,7 +214,7 @@ static void alone_and_among_others_in_any_order(check_case *t) {
     if (reference_open(t, &r, "tiny-exl3", TF_PROFILE_F32)) {
         tf_model_options o = {.slots = OTHERS + 1};
         tf_model *m = forward_open(t, r.opened, 1, NULL, &o);
-        for (uint32_t own = 0; m != NULL && own <= OTHERS; own += 3)
+        for (uint32_t own = 0; m != NULL && own <= OTHERS; own += 5)
             run_among_others(t, &r, m, own);
         tf_model_close(m);
     }
