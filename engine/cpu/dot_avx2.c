@@ -248,7 +248,7 @@ typedef struct two_chains {
 } two_chains;
 
 DOT_INLINE two_chains no_chains(void) {
-    two_chains c;
+    two_chains c = {.even = {_mm256_setzero_ps()}};
     DOT_UNROLL for (int v = 0; v < 4; v++) {
         c.even[v] = _mm256_setzero_ps();
         c.odd[v] = _mm256_setzero_ps();

@@ -151,6 +151,8 @@ void crew_close(crew *c) {
     pthread_cond_broadcast(&c->begin);
     bool lost = c->lost;
     pthread_mutex_unlock(&c->lock);
+    for (uint32_t i = 0; lost && i < c->started; i++)
+        pthread_detach(c->members[i].thread);
     if (lost) return; /* its memory stays: a thread may still look at it */
     for (uint32_t i = 0; i < c->started; i++)
         pthread_join(c->members[i].thread, NULL);
