@@ -110,6 +110,7 @@ static void look_on(rank *r) {
 static tf_status hash_layers(rank *r, tf_error *err) {
     char path[TF_PATH_BYTES_MAX];
     char settings[128];
+    tf_text split = {0};
     const tf_plan *plan = r->plan;
     if (r->o.layer_hashes == NULL) return TF_OK;
     int n = plan->world == 1 ? snprintf(path, sizeof path, "%s", r->o.layer_hashes)
@@ -118,15 +119,19 @@ static tf_status hash_layers(rank *r, tf_error *err) {
         return tf_fail(err, TF_W_TOO_LARGE, "naming layer hashes %s", r->o.layer_hashes);
     }
     settings_text(r, settings, sizeof settings);
+    world_text(plan, &split);
     layerhash_header h = {
         .model = plan->pack->name,
         .plan = plan->fingerprint,
         .settings = digest_str(settings),
+        .split = digest_str(text_str(&split)),
         .world = plan->world,
         .rank = plan->rank,
         .profile = profile_name(r),
     };
-    tf_status status = layerhash_open(path, &h, &r->hashes, err);
+    tf_status status = text_done(&split, err);
+    if (status == TF_OK) status = layerhash_open(path, &h, &r->hashes, err);
+    text_free(&split);
     if (status == TF_OK) look_on(r);
     return status;
 }

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SIDE_PATH_MAX 1000u /* with room for ".r4294967295" */
+
 /* ---- reading ---- */
 
 void diverge_run_free(diverge_run *run) {
@@ -22,10 +24,13 @@ static tf_status damaged(const char *where, const char *what, tf_error *err) {
     return tf_expected(err, "lines that generate --layer-hashes wrote");
 }
 
+/* It will be printed: nothing that steers a terminal. */
 static bool copy_text(const json_value *object, const char *key, char *to, size_t size) {
     const json_value *v = json_get(object, key);
     const char *text = json_string(v);
     if (!json_is_string(v) || strlen(text) >= size) return false;
+    for (const char *c = text; *c != '\0'; c++)
+        if ((unsigned char)*c < ' ' || *c == '\177') return false;
     memcpy(to, text, strlen(text) + 1);
     return true;
 }
@@ -74,7 +79,8 @@ static bool read_header(const json_value *o, diverge_run *out) {
     return copy_u32(o, "layer_hashes", 1, &version) && version == 1 &&
            copy_text(o, "model", out->model, sizeof out->model) &&
            copy_text(o, "profile", out->profile, sizeof out->profile) &&
-           copy_digest(o, "plan", &out->plan) && copy_digest(o, "settings", &out->settings) &&
+           copy_digest(o, "plan", &out->plan) && copy_digest(o, "split", &out->split) &&
+           copy_digest(o, "settings", &out->settings) &&
            copy_u32(o, "world", TF_WORLD_MAX, &out->world) && out->world > 0 &&
            copy_u32(o, "rank", out->world - 1, &out->rank);
 }
@@ -140,15 +146,15 @@ tf_status diverge_parse(const char *path, const char *data, size_t n, diverge_ru
     return status;
 }
 
-/* The ranks of one side. */
+/* The files of one side. */
 typedef struct side {
     const char *path;
-    diverge_run *ranks; /* [world] */
-    uint32_t world;
+    diverge_run *ranks; /* [count] */
+    uint32_t count;     /* the world; 1: one rank's own file */
 } side;
 
 static void side_free(side *s) {
-    for (uint32_t r = 0; s->ranks != NULL && r < s->world; r++)
+    for (uint32_t r = 0; s->ranks != NULL && r < s->count; r++)
         diverge_run_free(&s->ranks[r]);
     mem_free(s->ranks);
 }
@@ -162,14 +168,23 @@ static tf_status read_rank(const char *path, diverge_run *out, tf_error *err) {
     return status;
 }
 
+/* Did one program of one world write both, in the same run? */
+static bool of_one_run(const diverge_run *a, const diverge_run *b) {
+    return a->world == b->world && digest_equal(a->split, b->split) &&
+           digest_equal(a->settings, b->settings) && strcmp(a->model, b->model) == 0 &&
+           strcmp(a->profile, b->profile) == 0;
+}
+
 static tf_status read_other_ranks(side *s, tf_error *err) {
     tf_status status = TF_OK;
-    for (uint32_t r = 1; status == TF_OK && r < s->world; r++) {
+    for (uint32_t r = 1; status == TF_OK && r < s->count; r++) {
         char name[TF_PATH_BYTES_MAX];
         snprintf(name, sizeof name, "%.1000s.r%u", s->path, r);
         status = read_rank(name, &s->ranks[r], err);
-        if (status == TF_OK && (s->ranks[r].rank != r || s->ranks[r].world != s->world))
-            status = damaged(name, "the hashes of another rank or world", err);
+        if (status == TF_OK && s->ranks[r].rank != r)
+            status = damaged(name, "the hashes of another rank", err);
+        if (status == TF_OK && !of_one_run(&s->ranks[0], &s->ranks[r]))
+            status = damaged(name, "the hashes of another run than rank 0's", err);
     }
     return status;
 }
@@ -177,14 +192,22 @@ static tf_status read_other_ranks(side *s, tf_error *err) {
 static tf_status side_read(const char *path, side *out, tf_error *err) {
     char name[TF_PATH_BYTES_MAX];
     diverge_run first = {0};
-    snprintf(name, sizeof name, "%.1000s", path);
-    if (!io_exists(path)) snprintf(name, sizeof name, "%.1000s.r0", path);
-    tf_status status = read_rank(name, &first, err);
+    if (strlen(path) > SIDE_PATH_MAX) return tf_fail(err, TF_W_TOO_LARGE, "naming %s", path);
+    snprintf(name, sizeof name, "%.1000s.r0", path);
+    bool own = io_exists(path);
+    if (own && io_exists(name)) {
+        damaged(path, "both it and its .r0: of two runs", err);
+        return tf_remedy(err, "remove the older one, or name a rank's file in full");
+    }
+    tf_status status = read_rank(own ? path : name, &first, err);
     if (status != TF_OK) return status;
     out->path = path;
-    /* A rank's own file stands for itself. */
-    out->world = io_exists(path) ? 1 : first.world;
-    out->ranks = mem_take(out->world * sizeof *out->ranks);
+    if (!own && first.rank != 0) {
+        diverge_run_free(&first);
+        return damaged(name, "the hashes of another rank", err);
+    }
+    out->count = own ? 1 : first.world;
+    out->ranks = mem_take(out->count * sizeof *out->ranks);
     if (out->ranks == NULL) {
         diverge_run_free(&first);
         return tf_fail(err, TF_W_NO_MEMORY, "reading layer hashes %s", path);
@@ -195,7 +218,8 @@ static tf_status side_read(const char *path, side *out, tf_error *err) {
 
 /* ---- comparing ---- */
 
-static const char *const classes[] = {"none", "input", "local", "exchange", "later", "shape"};
+static const char *const classes[] = {"none", "input", "local", "exchange",
+                                      "sum",  "later", "shape"};
 
 const char *diverge_class_name(diverge_class c) {
     return classes[c];
@@ -205,11 +229,13 @@ typedef struct finding {
     diverge_class class;
     uint32_t rank;
     const diverge_entry *a, *b;
-    size_t compared;  /* points that were equal */
-    bool own_skipped; /* worlds differ: what belongs to a rank was not compared */
+    size_t compared;    /* points that were equal */
+    bool partials;      /* what belongs to a rank was compared ... */
+    bool every_partial; /* ... on every rank of the world */
+    bool other_model, other_profile, other_settings, other_split;
 } finding;
 
-static diverge_class class_of(layerhash_point p) {
+static diverge_class class_of(layerhash_point p, const finding *f) {
     switch (p) {
     case LAYERHASH_IDS:
         return DIVERGE_INPUT;
@@ -219,7 +245,7 @@ static diverge_class class_of(layerhash_point p) {
         return DIVERGE_LOCAL;
     case LAYERHASH_ATTN_SUM:
     case LAYERHASH_FFN_SUM:
-        return DIVERGE_EXCHANGE;
+        return f->every_partial ? DIVERGE_EXCHANGE : DIVERGE_SUM;
     case LAYERHASH_STREAMS:
     case LAYERHASH_ALL_LOGITS:
     case LAYERHASH_COUNT:
@@ -241,53 +267,87 @@ static bool same_entry(const diverge_run *a, const diverge_run *b, size_t index,
     f->b = y;
     if (x == NULL && y == NULL) return true;
     bool own = x != NULL && layerhash_is_own(x->point);
-    bool skip = own && f->own_skipped;
+    bool skip = own && !f->partials;
     if (x == NULL || y == NULL || !same_place(x, y, !skip)) {
         f->class = DIVERGE_SHAPE;
         return false;
     }
     if (skip) return true;
     if (!digest_equal(x->hash, y->hash)) {
-        f->class = class_of(x->point);
+        f->class = class_of(x->point, f);
         return false;
     }
     f->compared++;
     return true;
 }
 
-/* Points go in step on all ranks, so the earliest difference is the first over points, then ranks. */
-static void find_first(const side *a, const side *b, finding *f) {
-    uint32_t ranks = a->world > b->world ? a->world : b->world;
+/* Ranks of a side that have a partner on the other. */
+typedef struct view {
+    const diverge_run *ranks;
+    uint32_t count;
+} view;
+
+static bool same_split(const diverge_run *a, const diverge_run *b) {
+    return a->world == b->world && digest_equal(a->split, b->split);
+}
+
+/* A rank's own file meets the same rank of a whole run of that split. */
+static view view_of(const side *s, const side *other) {
+    const diverge_run *alone = &other->ranks[0];
+    if (other->count == 1 && s->count > 1 && same_split(&s->ranks[0], alone))
+        return (view){&s->ranks[alone->rank], 1};
+    return (view){s->ranks, s->count};
+}
+
+static void compare_headers(const view *a, const view *b, finding *f) {
+    const diverge_run *x = a->ranks;
+    const diverge_run *y = b->ranks;
+    f->other_model = strcmp(x->model, y->model) != 0;
+    f->other_profile = strcmp(x->profile, y->profile) != 0;
+    f->other_settings = !digest_equal(x->settings, y->settings);
+    f->other_split = !same_split(x, y);
+    f->partials = !f->other_split && x->rank == y->rank;
+    f->every_partial = f->partials && a->count == x->world;
+}
+
+static size_t most_points(const view *v) {
     size_t most = 0;
-    f->own_skipped = a->ranks[0].world != b->ranks[0].world;
-    for (uint32_t r = 0; r < ranks; r++) {
-        size_t x = a->ranks[r % a->world].count;
-        size_t y = b->ranks[r % b->world].count;
-        if (x > most) most = x;
-        if (y > most) most = y;
-    }
+    for (uint32_t r = 0; r < v->count; r++)
+        if (v->ranks[r].count > most) most = v->ranks[r].count;
+    return most;
+}
+
+/* Points go in step on all ranks, so the earliest difference is the first over points, then ranks. */
+static void find_first(const side *left, const side *right, finding *f) {
+    view a = view_of(left, right);
+    view b = view_of(right, left);
+    size_t most = most_points(&a) > most_points(&b) ? most_points(&a) : most_points(&b);
+    uint32_t ranks = a.count > b.count ? a.count : b.count;
+    compare_headers(&a, &b, f);
     for (size_t i = 0; i < most; i++) {
         for (uint32_t r = 0; r < ranks; r++) {
-            f->rank = r;
-            if (!same_entry(&a->ranks[r % a->world], &b->ranks[r % b->world], i, f)) return;
+            const diverge_run *x = &a.ranks[r % a.count];
+            const diverge_run *y = &b.ranks[r % b.count];
+            f->rank = a.count >= b.count ? x->rank : y->rank;
+            if (!same_entry(x, y, i, f)) return;
         }
     }
 }
 
 /* ---- telling ---- */
 
-static const char *meaning(const finding *f) {
-    switch (f->class) {
+static const char *meaning(diverge_class class) {
+    switch (class) {
     case DIVERGE_NONE:
         return "every point is the same";
     case DIVERGE_INPUT:
         return "the runs were given other ids";
     case DIVERGE_LOCAL:
-        return "this rank computed it before any exchange of that sum";
+        return "this rank computed it, before any exchange of it";
     case DIVERGE_EXCHANGE:
-        return f->own_skipped ? "partials of different worlds cannot be compared, so it may be a "
-                                "rank's own or the exchange"
-                              : "the partials of all ranks were equal, the sum is not";
+        return "the partials of all ranks were equal, the sum is not";
+    case DIVERGE_SUM:
+        return "not every rank's partial could be compared: it is a rank's own or the exchange";
     case DIVERGE_LATER:
         return "the sums were equal, what a rank made of them is not";
     case DIVERGE_SHAPE:
@@ -311,6 +371,17 @@ static void tell_side(tf_text *out, char name, const side *s, const diverge_entr
     text_char(out, '\n');
 }
 
+/* What makes the runs different before the first point. */
+static void tell_headers(const finding *f, tf_text *out) {
+    const char *split = f->other_split ? "splits" : "ranks";
+    if (!f->partials)
+        text_print(out, "the %s differ: only what every rank holds alike was compared\n", split);
+    if (f->other_model) text_add(out, "the models differ\n");
+    if (f->other_profile) text_add(out, "the profiles differ: other bits are no fault\n");
+    if (f->other_settings && !f->other_profile)
+        text_add(out, "the settings differ (slots, positions, rows)\n");
+}
+
 static void tell(const finding *f, const side *a, const side *b, tf_text *out) {
     char place[96] = "";
     const diverge_entry *at = f->a != NULL ? f->a : f->b;
@@ -319,20 +390,38 @@ static void tell(const finding *f, const side *a, const side *b, tf_text *out) {
     } else {
         place_of(at, place, sizeof place);
         text_print(out, "first difference: %s, rank %u\n", place, f->rank);
-        text_print(out, "class: %s: %s\n", diverge_class_name(f->class), meaning(f));
+        text_print(out, "class: %s: %s\n", diverge_class_name(f->class), meaning(f->class));
         text_print(out, "%zu points before it are equal\n", f->compared);
     }
-    if (f->own_skipped)
-        text_add(out, "the worlds differ: only what every rank holds alike was compared\n");
+    tell_headers(f, out);
     tell_side(out, 'A', a, f->class == DIVERGE_NONE ? NULL : f->a);
     tell_side(out, 'B', b, f->class == DIVERGE_NONE ? NULL : f->b);
 }
 
+static void side_json(tf_text *out, char name, const diverge_entry *e) {
+    char hex[DIGEST_HEX];
+    text_print(out, ",\"%c\":", name);
+    if (e == NULL) {
+        text_add(out, "null");
+    } else {
+        text_print(out, "{\"shape\":[%s],\"hash\":\"%s\"}", e->shape, digest_hex(e->hash, hex));
+    }
+}
+
+static void bool_json(tf_text *out, const char *key, bool value) {
+    text_print(out, ",\"%s\":%s", key, value ? "true" : "false");
+}
+
 static void tell_json(const finding *f, tf_text *out) {
     const diverge_entry *at = f->a != NULL ? f->a : f->b;
-    text_print(out, "{\"equal\":%s,\"compared\":%zu,\"own_skipped\":%s,\"class\":\"%s\"",
-               f->class == DIVERGE_NONE ? "true" : "false", f->compared,
-               f->own_skipped ? "true" : "false", diverge_class_name(f->class));
+    text_print(out, "{\"class\":\"%s\",\"compared\":%zu", diverge_class_name(f->class),
+               f->compared);
+    bool_json(out, "equal", f->class == DIVERGE_NONE);
+    bool_json(out, "partials", f->partials);
+    bool_json(out, "other_model", f->other_model);
+    bool_json(out, "other_profile", f->other_profile);
+    bool_json(out, "other_settings", f->other_settings);
+    bool_json(out, "other_split", f->other_split);
     if (f->class != DIVERGE_NONE) {
         text_print(out, ",\"step\":%u,\"phase\":", at->step);
         text_json(out, at->phase);
@@ -342,6 +431,8 @@ static void tell_json(const finding *f, tf_text *out) {
             text_print(out, ",\"layer\":%u", at->layer);
         }
         text_print(out, ",\"point\":\"%s\",\"rank\":%u", layerhash_point_name(at->point), f->rank);
+        side_json(out, 'a', f->a);
+        side_json(out, 'b', f->b);
     }
     text_add(out, "}\n");
 }

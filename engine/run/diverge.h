@@ -5,9 +5,11 @@
  *     input     the runs were given other ids
  *     local     a rank computed another partial, before any exchange of that sum
  *     exchange  all partials were equal and a sum differs
+ *     sum       a sum differs, but not all partials could be compared: it is local or exchange
  *     later     the sums were equal; what a rank made of them differs
- * Trap: partials of different worlds are sums over other intervals, so only what every rank holds
- * alike is compared then. */
+ *     shape     one run computed something that the other did not
+ * Trap: partials of other splits (worlds or weights) are sums over other intervals, and those of other
+ * ranks over other weights; only what every rank holds alike is compared then. */
 #ifndef TF_ENGINE_RUN_DIVERGE_H
 #define TF_ENGINE_RUN_DIVERGE_H
 
@@ -31,7 +33,7 @@ typedef struct diverge_entry {
 /* One rank's file.  Zero it before use; diverge_run_free afterwards. */
 typedef struct diverge_run {
     char model[128], profile[8];
-    tf_digest plan, settings;
+    tf_digest plan, split, settings;
     uint32_t world, rank;
     diverge_entry *entries;
     size_t count;
@@ -47,13 +49,15 @@ typedef enum {
     DIVERGE_INPUT,
     DIVERGE_LOCAL,
     DIVERGE_EXCHANGE,
+    DIVERGE_SUM,
     DIVERGE_LATER,
-    DIVERGE_SHAPE, /* one run computed something that the other did not */
+    DIVERGE_SHAPE,
 } diverge_class;
 const char *diverge_class_name(diverge_class c);
 
 /* Reads FILE, or FILE.r0, FILE.r1, ... of a run with more ranks, on both sides; the report is lines for
- * a person or one JSON object.  A difference fails with hashes-differ, after the report is written. */
+ * a person or one JSON object.  A rank's own file, named in full, is compared with the same rank of the
+ * other side.  A difference fails with hashes-differ, after the report is written. */
 tf_status diverge_compare(const char *a, const char *b, bool json, tf_text *out, tf_error *err);
 
 #endif

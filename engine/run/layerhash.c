@@ -60,6 +60,7 @@ tf_status layerhash_open(const char *path, const layerhash_header *header, layer
     text_add(&h->text, "{\"layer_hashes\":1,\"model\":");
     text_json(&h->text, header->model);
     text_print(&h->text, ",\"plan\":\"%s\"", digest_hex(header->plan, hex));
+    text_print(&h->text, ",\"split\":\"%s\"", digest_hex(header->split, hex));
     text_print(&h->text, ",\"world\":%u,\"rank\":%u", header->world, header->rank);
     text_print(&h->text, ",\"settings\":\"%s\"", digest_hex(header->settings, hex));
     text_print(&h->text, ",\"profile\":\"%s\"}\n", header->profile);
@@ -92,21 +93,38 @@ void layerhash_drop(layerhash *h) {
 
 /* ---- points ---- */
 
-/* Hashes rows [first axis] of a view whose further axes lie in one piece. */
-static tf_digest hash_rows(const port_tensor *t) {
+/* Elements of the axes from `axis` on, where they lie in one piece; 0: they do not. */
+static size_t in_one_piece(const port_tensor *t, uint32_t axis) {
     size_t elements = 1;
-    digest_state *s = digest_begin();
-    if (s == NULL) return (tf_digest){{0}};
-    for (uint32_t d = 1; d < t->dims; d++)
+    for (uint32_t d = t->dims; d-- > axis;) {
+        if (t->stride[d] != elements && t->shape[d] > 1) return 0;
         elements *= t->shape[d];
-    size_t bytes = elements * dtype_bytes(t->dtype);
-    for (uint32_t i = 0; i < t->shape[0]; i++)
-        digest_add(s, (const char *)t->data + i * t->stride[0] * dtype_bytes(t->dtype), bytes);
-    return digest_end(s);
+    }
+    return elements;
+}
+
+/* What a view leaves out between its rows is not part of it. */
+static void add_axes(digest_state *s, const port_tensor *t, uint32_t axis, size_t offset) {
+    size_t size = dtype_bytes(t->dtype);
+    size_t piece = in_one_piece(t, axis);
+    if (piece > 0) {
+        digest_add(s, (const char *)t->data + offset * size, piece * size);
+        return;
+    }
+    for (uint32_t i = 0; i < t->shape[axis]; i++)
+        add_axes(s, t, axis + 1, offset + i * t->stride[axis]);
 }
 
 static void add_line(layerhash *h, const call *c, layerhash_point point, const port_tensor *t) {
     char hex[DIGEST_HEX];
+    digest_state *s = digest_begin();
+    if (s == NULL) {
+        if (h->err.status == TF_OK)
+            tf_fail(&h->err, TF_W_NO_MEMORY, "hashing %s of layer %u", layerhash_point_name(point),
+                    c->layer);
+        return;
+    }
+    add_axes(s, t, 0, 0);
     text_print(&h->text, "{\"step\":%u,\"phase\":\"%s\",\"layer\":\"", h->step, h->phase);
     if (c->layer == CALL_TOP) {
         text_add(&h->text, "top");
@@ -116,7 +134,7 @@ static void add_line(layerhash *h, const call *c, layerhash_point point, const p
     text_print(&h->text, "\",\"point\":\"%s\",\"shape\":[", layerhash_point_name(point));
     for (uint32_t d = 0; d < t->dims; d++)
         text_print(&h->text, "%s%u", d == 0 ? "" : ",", t->shape[d]);
-    text_print(&h->text, "],\"hash\":\"%s\"}\n", digest_hex(hash_rows(t), hex));
+    text_print(&h->text, "],\"hash\":\"%s\"}\n", digest_hex(digest_end(s), hex));
     if (h->text.length >= FLUSH_BYTES) flush(h);
 }
 
@@ -125,17 +143,18 @@ static void seen_dot(layerhash *h, const call *c, const args_dot *a) {
     if (strcmp(c->name, "head") == 0) add_line(h, c, LAYERHASH_LOGITS, &a->y);
 }
 
+static void seen_reduce(layerhash *h, const call *c, const args_reduce *a) {
+    if (strcmp(c->name, "attn") == 0) add_line(h, c, LAYERHASH_ATTN_SUM, &a->y);
+    if (strcmp(c->name, "ffn") == 0) add_line(h, c, LAYERHASH_FFN_SUM, &a->y);
+}
+
 void layerhash_seen(void *context, const call *c, const port_launch *l) {
     layerhash *h = context;
     const void *args = l->args;
     if (c->kind == CALL_DOT) seen_dot(h, c, args);
     if (c->kind == CALL_SHARE_ROWS)
         add_line(h, c, LAYERHASH_IDS, &((const args_share_rows *)args)->ids);
-    if (c->kind == CALL_REDUCE) {
-        bool attn = strcmp(c->name, "attn") == 0;
-        add_line(h, c, attn ? LAYERHASH_ATTN_SUM : LAYERHASH_FFN_SUM,
-                 &((const args_reduce *)args)->y);
-    }
+    if (c->kind == CALL_REDUCE) seen_reduce(h, c, args);
     if (c->kind == CALL_EXPERTS_DOWN)
         add_line(h, c, LAYERHASH_FFN_PARTIAL, &((const args_experts_down *)args)->y);
     if (c->kind == CALL_POST && strcmp(c->name, "post_ffn") == 0)

@@ -1,11 +1,13 @@
 /* run/layerhash - what a run computed, layer by layer, as hashes that two runs can be compared by.
  *
  * Idea: JSON Lines (FORMATS, Layer hashes).  A header
- *     {"layer_hashes":1,"model":"tiny-exl3","plan":"..","world":3,"rank":1,"settings":"..","profile":"f32"}
+ *     {"layer_hashes":1,"model":"tiny-exl3","plan":"..","split":"..","world":3,"rank":1,
+ *      "settings":"..","profile":"f32"}          (one line)
  * and a line for every point in the order it was computed:
  *     {"step":0,"phase":"prefill","layer":"L2","point":"attn.sum","shape":[17,256],"hash":".."}
  * The hash is XXH3-128 of the raw float32 rows, tightly one after another.
- * Trap: partials belong to a rank and to a world's intervals; everything after a sum is every rank's. */
+ * Trap: partials belong to a rank and to a split's intervals; everything after a sum is every rank's.
+ * The plan names the pack too, so whether partials may be compared is for "split" to say. */
 #ifndef TF_ENGINE_RUN_LAYERHASH_H
 #define TF_ENGINE_RUN_LAYERHASH_H
 
@@ -38,6 +40,7 @@ bool layerhash_is_own(layerhash_point point);
 typedef struct layerhash_header {
     const char *model;
     tf_digest plan, settings;
+    tf_digest split; /* of the world and of every unit's ranges */
     uint32_t world, rank;
     const char *profile;
 } layerhash_header;

@@ -264,8 +264,15 @@ const command model_commands[] = {
      0, 0, run_generate},
     {"diverge", "A B", "the first step, layer, point and rank where two runs differ",
      "A and B are what generate --layer-hashes wrote: a file, or the name before .r0, .r1, ...\n"
-     "Of runs at different worlds only what every rank holds alike is compared.  Exit 1 when they\n"
-     "differ.\n\n"
+     "Of runs at different worlds or weights only what every rank holds alike is compared.  Exit 1\n"
+     "when they differ.\n\n"
+     "Class\n"
+     "  input     the runs were given other ids\n"
+     "  local     a rank computed another partial, before any exchange of it\n"
+     "  exchange  the partials of all ranks are equal and their sum is not\n"
+     "  sum       a sum differs and not all partials could be compared: local or exchange\n"
+     "  later     the sums are equal; what a rank made of them is not\n"
+     "  shape     one run computed something that the other did not, as with other chunks\n\n"
      "Examples\n"
      "  tfverify generate --pack tiny-exl3 --ids 0,12,7 --layer-hashes /tmp/a\n"
      "  tfverify generate --pack tiny-exl3 --ids 0,12,7 --world 3 --layer-hashes /tmp/b\n"
