@@ -53,7 +53,9 @@ static void compare(probe *p, const call *c, const char *what, const port_tensor
         for (size_t k = 0; k < columns; k++) {
             double w = (double)want[i * columns + k];
             double d = fabs((double)got[k] - w) / fmax(1.0, fabs(w));
-            if (!(d <= most)) most = d, at = i;
+            if (d <= most) continue;
+            most = d;
+            at = i;
         }
     }
     p->compared++;
