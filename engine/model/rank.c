@@ -194,6 +194,18 @@ static tf_status start(rank *r, tf_error *err) {
     return status == TF_OK ? hash_layers(r, err) : status;
 }
 
+/* Loading ends on each rank by itself, and nobody may begin a step with ranks that never came so far:
+ * where ranks are threads there is nothing else that would give up one that hangs. */
+static tf_status meet(rank *r, tf_error *err) {
+    static const char here = 1;
+    char all[TF_WORLD_MAX];
+    uint64_t bytes[TF_WORLD_MAX];
+    for (uint32_t w = 0; w < r->exchange->world; w++)
+        bytes[w] = sizeof here;
+    exchange_part part = {.site = "open", .send = &here, .recv = all, .bytes = bytes};
+    return r->exchange->ops->gather(r->exchange, &part, err);
+}
+
 static tf_status open_all(rank *r, tf_error *err) {
     const tf_pack *pack = r->o.pack;
     uint32_t index = r->exchange->rank;
@@ -207,6 +219,7 @@ static tf_status open_all(rank *r, tf_error *err) {
     TF_TRY(weights_open(r->plan, r->dir, r->device, &r->weights, err));
     TF_TRY(agree(r, err));
     TF_TRY(start(r, err));
+    TF_TRY(meet(r, err));
 done:
     /* What asked to stop is the cause; the work only says that it was asked. */
     if (status != TF_OK && r->stopped.status != TF_OK) *err = r->stopped;
