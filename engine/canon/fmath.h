@@ -1,7 +1,8 @@
 /* canon/fmath - elementary functions with the same bits everywhere.
  *
  * Idea: polynomials by explicit fmaf over IEEE operations, without a branch: a loop over them is
- * vectorised and changes no bit; one source for C and CUDA.
+ * vectorised and changes no bit; one source for C and CUDA.  Sine and cosine, which no loop is hot
+ * over, reduce their angle in integers and sum in double.
  * Trap: the platform's libm differs from machine to machine in the last bit; nothing of a forward pass
  * may call it. */
 #ifndef TF_ENGINE_CANON_FMATH_H
@@ -119,6 +120,7 @@ FM_CALL float fm_silu(float x) {
     float e = fm_exp(x + 32.0f) * 1.09951163e12f;
     float z = fmaf(e, a, e * lost) * 9.09494702e-13f;
     y = x > 3.40282347e38f ? x : y;
+    z = x < -3.40282347e38f ? 0.0f : z;
     return x < far ? z : y;
 }
 
@@ -133,6 +135,66 @@ FM_CALL float fm_softplus(float x) {
 /* 1 / sqrt(x): two IEEE roundings. */
 FM_CALL float fm_rsqrt(float x) {
     return 1.0f / sqrtf(x);
+}
+
+/* x in quarter turns: returns their number mod 4, *rest in radians within pi / 4; x finite. */
+FM_CALL uint32_t fm_quarters(float x, double *rest) {
+    /* 32 zeros, then the bits of 2 / pi after the point. */
+    const uint32_t two_over_pi[8] = {0,           0xa2f9836eu, 0x4e441529u, 0xfc2757d1u,
+                                     0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu};
+    uint32_t u = fm_bits(x);
+    uint32_t e = u >> 23 & 255u;
+    *rest = (double)x;
+    if (e < 126u) return 0; /* below 1/2 */
+    /* The 96 bits of 2 / pi that matter: those before make whole turns of the product. */
+    uint32_t at = e - 120u;
+    uint32_t window[3];
+    for (uint32_t i = 0; i < 3; i++) {
+        const uint32_t *w = two_over_pi + at / 32u + i;
+        window[i] = (uint32_t)(((uint64_t)w[0] << 32 | w[1]) << at % 32u >> 32);
+    }
+    uint64_t m = (u & 0x7fffffu) | 0x800000u;
+    uint64_t middle = m * window[1] + (m * window[2] >> 32);
+    uint64_t turn = (m * window[0] + (middle >> 32)) << 32 | (middle & 0xffffffffu);
+    uint32_t quarter = (uint32_t)((turn + (1ull << 61)) >> 62) & 3u;
+    int64_t left = (int64_t)(turn - ((uint64_t)quarter << 62));
+    *rest = (double)left * (1.57079632679489661923 / 4611686018427387904.0);
+    *rest = x < 0.0f ? -*rest : *rest;
+    return x < 0.0f ? (4u - quarter) & 3u : quarter;
+}
+
+/* sin(rest + quarter . pi / 2). */
+FM_CALL float fm_wave(uint32_t quarter, double rest) {
+    double z = rest * rest;
+    double s = 1.6059043836821613e-10;
+    s = fma(s, z, -2.5052108385441720e-8);
+    s = fma(s, z, 2.7557319223985893e-6);
+    s = fma(s, z, -1.9841269841269841e-4);
+    s = fma(s, z, 8.3333333333333333e-3);
+    s = fma(s, z, -1.6666666666666667e-1);
+    s = fma(s, z, 1.0) * rest; /* -0 stays */
+    double c = 2.0876756987868100e-9;
+    c = fma(c, z, -2.7557319223985888e-7);
+    c = fma(c, z, 2.4801587301587302e-5);
+    c = fma(c, z, -1.3888888888888889e-3);
+    c = fma(c, z, 4.1666666666666664e-2);
+    c = fma(c, z, -0.5);
+    c = fma(c, z, 1.0);
+    double y = (quarter & 1u) != 0 ? c : s;
+    return (float)((quarter & 2u) != 0 ? -y : y);
+}
+
+/* Of infinity: NaN. */
+FM_CALL float fm_sin(float x) {
+    double rest;
+    uint32_t quarter = fm_quarters(x, &rest);
+    return x - x != 0.0f ? NAN : fm_wave(quarter, rest);
+}
+
+FM_CALL float fm_cos(float x) {
+    double rest;
+    uint32_t quarter = fm_quarters(x, &rest);
+    return x - x != 0.0f ? NAN : fm_wave(quarter + 1u, rest);
 }
 
 #undef FM_CALL

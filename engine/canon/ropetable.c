@@ -69,7 +69,7 @@ void ropetable_frequencies(const rope_spec *s, double *freq) {
 /* pi / 2 in three parts; the first two have room for a quarter count of 31 bits. */
 #define QUARTER_1 0x1.921fb54000000p0
 #define QUARTER_2 0x1.10b4611800000p-30
-#define QUARTER_3 0x1.1a62633145c07p-60
+#define QUARTER_3 0x1.313198a2e0370p-61
 
 static double sin_series(double r) {
     static const double c[] = {-0x1.5555555555555p-3,  0x1.1111111111111p-7,
