@@ -164,6 +164,66 @@ static void a_mix_is_the_formula(check_case *t) {
     CHECKF(t, most < 1e-5, "off by %.2e", most);
 }
 
+static const double *unit_doubles(check_case *t, golden_file *unit, const char *name) {
+    golden_tensor g;
+    bool held = golden_find(unit, name, &g) && g.data != NULL && strcmp(g.dtype, "F64") == 0;
+    return CHECKF(t, held, "no %s", name) ? (const double *)(const void *)g.data : NULL;
+}
+
+/* The products are the golden inputs when fn is the identity times the row's own root mean square. */
+static void the_golden_sinkhorn_holds(check_case *t) {
+    static const char *const names[] = {"sinkhorn.mixes", "sinkhorn.base", "sinkhorn.scale",
+                                        "sinkhorn.pre",   "sinkhorn.post", "sinkhorn.comb"};
+    enum {
+        N = 24
+    };
+    const double *in[COUNT(names)] = {0};
+    golden_file unit;
+    if (!CHECK(t, golden_open(UNIT, &unit))) return;
+    for (size_t i = 0; i < COUNT(names); i++)
+        in[i] = unit_doubles(t, &unit, names[i]);
+    for (uint32_t row = 0; !check_failed(t) && row < 16; row++) {
+        float x[1][S][N / S];
+        float fn[N][N] = {{0}};
+        float base[N];
+        float scale[3];
+        float pre[S];
+        float post[S];
+        float comb[S][S];
+        double sum = 0;
+        port_linear linear;
+        device *d = launch_device(t, NULL, 1);
+        for (uint32_t k = 0; k < N; k++) {
+            (&x[0][0][0])[k] = (float)in[0][row * N + k];
+            base[k] = (float)in[1][k];
+            sum += in[0][row * N + k] * in[0][row * N + k];
+        }
+        for (uint32_t k = 0; k < 3; k++)
+            scale[k] = (float)in[2][k];
+        for (uint32_t k = 0; k < N; k++)
+            fn[k][k] = (float)sqrt(sum / N);
+        args_mix a = {.streams = launch_3(x, DTYPE_F32, 1, S, N / S),
+                      .fn = {&linear, 1, 0},
+                      .base = launch_1(base, DTYPE_F32, N),
+                      .scale = launch_1(scale, DTYPE_F32, 3),
+                      .rms_eps = 1e-20,
+                      .hc_eps = 1e-6,
+                      .iterations = 20,
+                      .pre = launch_2(pre, DTYPE_F32, 1, S),
+                      .post = launch_2(post, DTYPE_F32, 1, S),
+                      .comb = launch_3(comb, DTYPE_F32, 1, S, S)};
+        bool held = d != NULL && launch_linear(t, d, &fn[0][0], N, N, &linear) &&
+                    launch_run(t, d, CALL_MIX, 1, &a);
+        for (uint32_t i = 0; held && i < S * S; i++) {
+            CHECK(t, fabs((double)comb[i / S][i % S] - in[5][row * 16 + i]) < 2e-6);
+            CHECK(t, fabs((double)pre[i / S] - in[3][row * S + i / S]) < 1e-6);
+            CHECK(t, fabs((double)post[i / S] - in[4][row * S + i / S]) < 1e-6);
+        }
+        if (d != NULL) d->ops->close(d);
+    }
+    golden_close(&unit);
+}
+
 static void mixes_have_the_same_bits_everywhere(check_case *t) {
     static mixer want;
     static mixer got;
@@ -389,6 +449,7 @@ int main(int argc, char **argv) {
         {"norm/a-norm-divides-by-the-root-mean-square", a_norm_divides_by_the_root_mean_square},
         {"norm/squares-are-summed-in-sixteen-chains", squares_are_summed_in_sixteen_chains},
         {"mhc/a-mix-is-the-formula", a_mix_is_the_formula},
+        {"mhc/the-golden-sinkhorn-holds", the_golden_sinkhorn_holds},
         {"mhc/mixes-have-the-same-bits-everywhere", mixes_have_the_same_bits_everywhere},
         {"mhc/streams-collapse-post-and-tap", streams_collapse_post_and_tap},
         {"copy/four-copies-begin-with-the-first-stream-alone",
