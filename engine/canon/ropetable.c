@@ -1,8 +1,5 @@
 #include "engine/canon/ropetable.h"
 
-#include <math.h>
-#include <string.h>
-
 /* ---- e^x and ln x in double: fma, division and scaling by powers of two only ---- */
 
 static double power2(int n) {
@@ -64,58 +61,7 @@ void ropetable_frequencies(const rope_spec *s, double *freq) {
     }
 }
 
-/* ---- sin and cos ---- */
-
-/* pi / 2 in three parts; the first two have room for a quarter count of 31 bits. */
-#define QUARTER_1 0x1.921fb54000000p0
-#define QUARTER_2 0x1.10b4611800000p-30
-#define QUARTER_3 0x1.313198a2e0370p-61
-
-static double sin_series(double r) {
-    static const double c[] = {-0x1.5555555555555p-3,  0x1.1111111111111p-7,
-                               -0x1.a01a01a01a01ap-13, 0x1.71de3a556c734p-19,
-                               -0x1.ae64567f544e4p-26, 0x1.6124613a86d09p-33,
-                               -0x1.ae7f3e733b81fp-41};
-    double z = r * r;
-    double p = c[6];
-    for (int k = 5; k >= 0; k--)
-        p = fma(p, z, c[k]);
-    return fma(p * z, r, r);
-}
-
-static double cos_series(double r) {
-    static const double c[] = {-0.5,
-                               0x1.5555555555555p-5,
-                               -0x1.6c16c16c16c17p-10,
-                               0x1.a01a01a01a01ap-16,
-                               -0x1.27e4fb7789f5cp-22,
-                               0x1.1eed8eff8d898p-29,
-                               -0x1.93974a8c07c9dp-37,
-                               0x1.ae7f3e733b81fp-45};
-    double z = r * r;
-    double p = c[7];
-    for (int k = 6; k >= 0; k--)
-        p = fma(p, z, c[k]);
-    return fma(p, z, 1.0);
-}
-
 void ropetable_row(const double *freq, uint32_t pairs, int64_t position, float *cos_sin) {
-    const double magic = 0x1.8p52;
-    for (uint32_t i = 0; i < pairs; i++) {
-        /* The angle's own rounding is put back as `lost`. */
-        double p = (double)position;
-        double x = p * freq[i];
-        double lost = fma(p, freq[i], -x);
-        double n = (x * 0x1.45f306dc9c883p-1 + magic) - magic;
-        double r = fma(n, -QUARTER_1, x);
-        r = fma(n, -QUARTER_2, r);
-        r = fma(n, -QUARTER_3, r + lost);
-        double s = sin_series(r);
-        double c = cos_series(r);
-        int64_t quarter = (int64_t)n & 3;
-        double cosine = quarter == 0 ? c : quarter == 1 ? -s : quarter == 2 ? -c : s;
-        double sine = quarter == 0 ? s : quarter == 1 ? c : quarter == 2 ? -s : -c;
-        cos_sin[2 * i] = (float)cosine;
-        cos_sin[2 * i + 1] = (float)sine;
-    }
+    for (uint32_t i = 0; i < pairs; i++)
+        ropetable_angle(freq[i], (double)position, &cos_sin[2 * i], &cos_sin[2 * i + 1]);
 }

@@ -7,6 +7,7 @@
 #ifndef TF_ENGINE_CPU_CPU_H
 #define TF_ENGINE_CPU_CPU_H
 
+#include "engine/canon/ropetable.h"
 #include "engine/cpu/team.h"
 #include "engine/port/device.h"
 
@@ -18,6 +19,13 @@ typedef enum {
     CPU_ISAS,
 } cpu_isa;
 
+/* Frequencies of a rotary table that launches asked for. */
+#define CPU_ROPES 4u
+typedef struct cpu_rope_table {
+    rope_spec spec; /* .rope 0: none yet */
+    double freq[ROPE_PAIRS_MAX];
+} cpu_rope_table;
+
 typedef struct cpu_device {
     device base;
     cpu_isa isa;
@@ -27,6 +35,8 @@ typedef struct cpu_device {
     size_t worker_bytes; /* multiple of 64 */
     uint8_t *shared;     /* of the launch, all workers' */
     size_t shared_bytes;
+    cpu_rope_table ropes[CPU_ROPES];
+    uint32_t next_rope;       /* the oldest is replaced */
     struct cpu_block *blocks; /* memory taken: device owns */
 } cpu_device;
 

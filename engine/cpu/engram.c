@@ -1,12 +1,12 @@
 /* cpu/engram - the n-gram memory: hashes, rows of the table, the gate (MODEL 4).
  *
  * Idea: hashes are integers and exact; rows are dequantised exactly; the gate's products are sums in
- * the order of cpu/norm, sixteen partials.
+ * the order of cpu/rows, sixteen partials.
  * Trap: the pad sticks: once a position before the first is met, all older ones are pads too. */
 #include "engine/pack/engram.h"
+#include "engine/base/check.h"
 #include "engine/canon/fmath.h"
-#include "engine/cpu/cpu.h"
-#include "engine/cpu/norm.h"
+#include "engine/cpu/rows.h"
 #include "engine/cpu/where.h"
 
 #include <math.h>
@@ -63,61 +63,61 @@ tf_status cpu_hash(cpu_device *d, const port_launch *l, tf_error *err) {
 }
 
 static void dequantise(const args_lookup *a, int64_t row, float *y) {
+    TF_ASSERT(row >= 0 && row < a->w.shape[0]);
     const uint8_t *w = (const uint8_t *)a->w.data + (size_t)row * a->w.stride[0];
     const uint8_t *scale = (const uint8_t *)a->scale.data + (size_t)row * a->scale.stride[0];
     for (uint32_t k = 0; k < a->w.shape[1]; k++)
         y[k] = f32_from_e4m3(w[k]) * f32_from_e8m0(scale[k / (uint32_t)a->block]);
 }
 
+static void lookup_row(const rows_work *w, uint32_t row, uint32_t worker) {
+    const args_lookup *a = w->args;
+    const int64_t *hashes = (const int64_t *)a->hashes.data + row * a->hashes.stride[0] +
+                            (size_t)a->which * a->hashes.stride[1] + a->first;
+    float *y = port_f32(&a->y, row);
+    (void)worker;
+    for (int64_t k = 0; k < a->columns; k++)
+        dequantise(a, a->begins.values[k] + hashes[k], y + (size_t)k * a->y.stride[1]);
+}
+
 tf_status cpu_lookup(cpu_device *d, const port_launch *l, tf_error *err) {
     const args_lookup *a = l->args;
-    (void)d;
+    rows_work w = {d, rows_steps_of(d->isa), a, lookup_row, l->rows};
     (void)err;
-    for (uint32_t i = 0; i < l->rows; i++) {
-        const int64_t *hashes = (const int64_t *)a->hashes.data + i * a->hashes.stride[0] +
-                                (size_t)a->which * a->hashes.stride[1] + a->first;
-        float *y = port_f32(&a->y, i);
-        for (int64_t k = 0; k < a->columns; k++)
-            dequantise(a, a->begins.values[k] + hashes[k], y + (size_t)k * a->y.stride[1]);
-    }
+    rows_run(&w, (uint64_t)a->columns * a->w.shape[1]);
     return TF_OK;
 }
 
-/* Sum of x . qw . kw . key. */
-static float gate_dot(const float *x, const float *qw, const float *kw, const float *key,
-                      size_t n) {
-    float partial[16] = {0};
-    for (size_t k = 0; k < n; k++)
-        partial[k % 16] = fmaf(x[k] * qw[k], kw[k] * key[k], partial[k % 16]);
-    return norm_join(partial);
+/* x and key of one stream; the scales are taken one after the other, then 1 / sqrt(n). */
+static float gate_of(const rows_work *w, const float *x, const float *key, size_t stream) {
+    const args_engram *a = w->args;
+    size_t n = a->streams.shape[2];
+    float dot =
+        w->steps->gate(x, key, port_f32(&a->q_weight, stream), port_f32(&a->k_weight, stream), n);
+    dot = dot * rows_rms(w->steps, x, n, a->eps) * rows_rms(w->steps, key, n, a->eps) /
+          sqrtf((float)n);
+    float size = dot < 0.0f ? -dot : dot;
+    float root = sqrtf(size < (float)a->floor ? (float)a->floor : size);
+    return fm_sigmoid(dot < 0.0f ? -root : dot == 0.0f ? 0.0f : root); /* a NaN stays one */
 }
 
-static float gate_of(const args_engram *a, const float *x, const float *key, size_t stream) {
+static void engram_row(const rows_work *w, uint32_t row, uint32_t worker) {
+    const args_engram *a = w->args;
     size_t n = a->streams.shape[2];
-    const float *qw = port_f32(&a->q_weight, stream);
-    const float *kw = port_f32(&a->k_weight, stream);
-    float dot = gate_dot(x, qw, kw, key, n);
-    dot = dot * norm_scale(x, n, a->eps) * norm_scale(key, n, a->eps) / sqrtf((float)n);
-    float size = dot < 0.0f ? -dot : dot;
-    float root = sqrtf(size > (float)a->floor ? size : (float)a->floor);
-    return fm_sigmoid(dot < 0.0f ? -root : dot > 0.0f ? root : 0.0f);
+    const float *kv = port_f32(&a->kv, row);
+    const float *value = kv + ROWS_STREAMS * n;
+    (void)worker;
+    for (size_t s = 0; s < ROWS_STREAMS; s++) {
+        float *x = port_f32(&a->streams, row) + s * a->streams.stride[1];
+        w->steps->add(gate_of(w, x, kv + s * n, s), value, n, x);
+    }
 }
 
 tf_status cpu_engram(cpu_device *d, const port_launch *l, tf_error *err) {
     const args_engram *a = l->args;
-    size_t n = a->streams.shape[2];
-    size_t streams = a->streams.shape[1];
-    (void)d;
+    rows_work w = {d, rows_steps_of(d->isa), a, engram_row, l->rows};
     (void)err;
-    for (uint32_t i = 0; i < l->rows; i++) {
-        const float *kv = port_f32(&a->kv, i);
-        const float *value = kv + streams * n;
-        for (size_t s = 0; s < streams; s++) {
-            float *x = port_f32(&a->streams, i) + s * a->streams.stride[1];
-            float gate = gate_of(a, x, kv + s * n, s);
-            for (size_t k = 0; k < n; k++)
-                x[k] = fmaf(gate, value[k], x[k]);
-        }
-    }
+    TF_ASSERT(a->streams.shape[1] == ROWS_STREAMS);
+    rows_run(&w, (uint64_t)ROWS_STREAMS * 4 * a->streams.shape[2]);
     return TF_OK;
 }

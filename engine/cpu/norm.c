@@ -1,36 +1,18 @@
-#include "engine/cpu/norm.h"
+/* cpu/norm - every norm of the model (MODEL 3, rms). */
+#include "engine/cpu/rows.h"
 
-#include "engine/canon/fmath.h"
-#include "engine/cpu/cpu.h"
-
-float norm_squares(const float *x, size_t n) {
-    float partial[16] = {0};
-    size_t k = 0;
-    for (; k + 16 <= n; k += 16) {
-        for (size_t i = 0; i < 16; i++)
-            partial[i] = fmaf(x[k + i], x[k + i], partial[i]);
-    }
-    for (size_t i = 0; k + i < n; i++)
-        partial[i] = fmaf(x[k + i], x[k + i], partial[i]);
-    return norm_join(partial);
-}
-
-float norm_scale(const float *x, size_t n, double eps) {
-    return fm_rsqrt(norm_squares(x, n) / (float)n + (float)eps);
+static void norm_row(const rows_work *w, uint32_t row, uint32_t worker) {
+    const args_norm *a = w->args;
+    const float *x = port_f32(&a->x, row);
+    size_t n = a->x.shape[a->x.dims - 1];
+    (void)worker;
+    w->steps->scale(x, a->w.data, rows_rms(w->steps, x, n, a->eps), n, port_f32(&a->y, row));
 }
 
 tf_status cpu_norm(cpu_device *d, const port_launch *l, tf_error *err) {
     const args_norm *a = l->args;
-    const float *w = a->w.data;
-    (void)d;
+    rows_work w = {d, rows_steps_of(d->isa), a, norm_row, l->rows};
     (void)err;
-    size_t n = a->x.shape[a->x.dims - 1];
-    for (uint32_t i = 0; i < l->rows; i++) {
-        const float *x = port_f32(&a->x, i);
-        float *y = port_f32(&a->y, i);
-        float scale = norm_scale(x, n, a->eps);
-        for (size_t k = 0; k < n; k++)
-            y[k] = w[k] * (x[k] * scale);
-    }
+    rows_run(&w, a->x.shape[a->x.dims - 1]);
     return TF_OK;
 }

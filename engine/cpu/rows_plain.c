@@ -1,0 +1,2 @@
+#define ROWS_STEPS rows_plain
+#include "engine/cpu/rows_impl.h"
