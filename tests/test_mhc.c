@@ -64,7 +64,7 @@ static void squares_are_summed_in_sixteen_chains(check_case *t) {
         eight[i] = p[i] + p[i + 8];
     float want = ((eight[0] + eight[4]) + (eight[2] + eight[6])) +
                  ((eight[1] + eight[5]) + (eight[3] + eight[7]));
-    float got = norm_squares(x, 77);
+    float got = rows_plain.squares(x, 77);
     CHECKF(t, memcmp(&got, &want, sizeof got) == 0, "%.9g, not %.9g", (double)got, (double)want);
 }
 

@@ -6,7 +6,7 @@
 #include "engine/pack/engram.h"
 #include "engine/base/check.h"
 #include "engine/canon/fmath.h"
-#include "engine/cpu/rows.h"
+#include "engine/cpu/norm.h"
 #include "engine/cpu/where.h"
 
 #include <math.h>
@@ -94,7 +94,7 @@ static float gate_of(const rows_work *w, const float *x, const float *key, size_
     size_t n = a->streams.shape[2];
     float dot =
         w->steps->gate(x, key, port_f32(&a->q_weight, stream), port_f32(&a->k_weight, stream), n);
-    dot = dot * rows_rms(w->steps, x, n, a->eps) * rows_rms(w->steps, key, n, a->eps) /
+    dot = dot * norm_scale(w->steps, x, n, a->eps) * norm_scale(w->steps, key, n, a->eps) /
           sqrtf((float)n);
     float size = dot < 0.0f ? -dot : dot;
     float root = sqrtf(size < (float)a->floor ? (float)a->floor : size);

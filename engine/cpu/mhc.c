@@ -4,7 +4,7 @@
  * Trap: POST reads all four streams of an element before it writes one. */
 #include "engine/base/check.h"
 #include "engine/cpu/dot.h"
-#include "engine/cpu/rows.h"
+#include "engine/cpu/norm.h"
 
 void cpu_mix_need(const cpu_device *d, const port_launch *l, size_t *worker_bytes,
                   size_t *shared_bytes) {
@@ -33,7 +33,7 @@ static void mix_rows(void *context, size_t index, uint32_t worker) {
     dot_whole(j->d, cpu_scratch(j->d, worker), fn, &r);
     const rows_steps *steps = rows_steps_of(j->d->isa);
     for (uint32_t i = 0; i < rows; i++, m += fn->n) {
-        float scale = rows_rms(steps, port_f32(&a->streams, begin + i), fn->k, a->rms_eps);
+        float scale = norm_scale(steps, port_f32(&a->streams, begin + i), fn->k, a->rms_eps);
         for (uint32_t k = 0; k < fn->n; k++)
             m[k] *= scale;
         steps->mix(&(rows_mix){

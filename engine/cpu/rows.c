@@ -1,7 +1,5 @@
 #include "engine/cpu/rows.h"
 
-#include "engine/base/check.h"
-#include "engine/canon/fmath.h"
 #include "engine/cpu/dot.h"
 
 const rows_steps *rows_steps_of(cpu_isa isa) {
@@ -11,10 +9,6 @@ const rows_steps *rows_steps_of(cpu_isa isa) {
 #endif
     (void)isa;
     return &rows_plain;
-}
-
-float rows_rms(const rows_steps *steps, const float *x, size_t n, double eps) {
-    return fm_rsqrt(steps->squares(x, n) / (float)n + (float)eps);
 }
 
 #define ROWS_OF_A_JOB 4u

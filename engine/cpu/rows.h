@@ -64,9 +64,6 @@ extern const rows_steps rows_avx512;
 #endif
 const rows_steps *rows_steps_of(cpu_isa isa);
 
-/* 1 / sqrt(mean(x^2) + eps). */
-float rows_rms(const rows_steps *steps, const float *x, size_t n, double eps);
-
 /* A launch whose rows do not meet. */
 typedef struct rows_work {
     const cpu_device *d;
