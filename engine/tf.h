@@ -43,6 +43,7 @@ const char *tf_pack_dir(const tf_pack *pack);
 bool tf_pack_has_data(const tf_pack *pack); /* false: headers only */
 tf_digest tf_pack_digest(const tf_pack *pack);
 uint32_t tf_pack_layers(const tf_pack *pack); /* target and draft layers */
+uint32_t tf_pack_vocab(const tf_pack *pack);
 /* A listing: layer roles, tensors by kind, bytes, EXL3 linears and bits.  json: one object. */
 void tf_pack_describe(const tf_pack *pack, bool json, tf_text *out);
 tf_status tf_pack_content_digest(const tf_pack *pack, tf_digest *out, tf_error *err);

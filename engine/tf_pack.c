@@ -58,6 +58,10 @@ uint32_t tf_pack_layers(const tf_pack *pack) {
     return pack->config.layers;
 }
 
+uint32_t tf_pack_vocab(const tf_pack *pack) {
+    return pack->config.vocab;
+}
+
 tf_status tf_pack_content_digest(const tf_pack *pack, tf_digest *out, tf_error *err) {
     return pack_content_digest(pack, 0, out, err);
 }

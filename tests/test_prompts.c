@@ -83,6 +83,24 @@ static void many_prompts_keep_their_order(check_case *t) {
     prompts_free(&p);
 }
 
+static void an_id_outside_the_vocabulary_has_its_line(check_case *t) {
+    static const char text[] = "# three\n5\n{\"ids\":[1279]}\n\n7 8 1280\n1281\n";
+    prompts p = {0};
+    tf_error err = {0};
+    CHECK(t, prompts_add(&p, "--ids", "3,1281", 6, &err) == TF_OK);
+    CHECK(t, prompts_check(&p, 1282, &err) == TF_OK);
+    CHECK(t, prompts_check(&p, 1281, &err) == TF_USAGE && err.word == TF_W_BAD_TOKEN);
+    CHECK_STR(t, err.what, "reading a prompt: --ids");
+    prompts_free(&p);
+    err = (tf_error){0};
+    CHECK(t, prompts_parse(&p, "p.txt", text, strlen(text), &err) == TF_OK);
+    CHECK(t, prompts_check(&p, 1280, &err) == TF_USAGE);
+    CHECK_STR(t, err.what, "reading a prompt: p.txt line 5");
+    CHECK_STR(t, err.found, "1280, id 3 of 3");
+    CHECK_STR(t, err.expected, "0 to 1279, the pack's vocabulary");
+    prompts_free(&p);
+}
+
 int main(int argc, char **argv) {
     static const check_entry cases[] = {
         {"prompts/lists-are-read-by-comma-and-by-blank", lists_are_read_by_comma_and_by_blank},
@@ -90,6 +108,8 @@ int main(int argc, char **argv) {
          what_is_no_list_is_refused_with_its_line},
         {"prompts/a-file-without-prompts-is-refused", a_file_without_prompts_is_refused},
         {"prompts/many-prompts-keep-their-order", many_prompts_keep_their_order},
+        {"prompts/an-id-outside-the-vocabulary-has-its-line",
+         an_id_outside_the_vocabulary_has_its_line},
     };
     return check_main(argc, argv, cases, COUNT(cases));
 }

@@ -226,6 +226,7 @@ static tf_status run_generate(const session *s, const args *a, tf_error *err) {
     TF_TRY(read_options(&j, s, err));
     choose_context(&j);
     TF_TRY(subject_open(s, a, "forward", &j.on, err));
+    TF_TRY(prompts_check(&j.prompts, tf_pack_vocab(j.on.pack), err));
     TF_TRY(take_memory(&j, err));
     TF_TRY(tf_model_open(j.on.pack, &j.on.split, &j.options, &j.model, err));
     progress_end(&j.shown);

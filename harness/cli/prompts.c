@@ -73,7 +73,7 @@ tf_status prompts_add(prompts *p, const char *where, const char *text, size_t n,
         tf_fail(err, TF_W_TOO_LARGE, "reading a prompt: %s", where);
         return tf_expected(err, "at most %u ids", PROMPTS_IDS_MAX);
     }
-    *to = (prompt_ids){arena_array(&p->arena, most, sizeof(int32_t)), 0};
+    *to = (prompt_ids){.ids = arena_array(&p->arena, most, sizeof(int32_t))};
     if (to->ids == NULL) return full(err, where);
     if (at == n) return bad(err, where, "", 0);
     while (at < n) {
@@ -96,7 +96,7 @@ static tf_status add_json(prompts *p, const char *where, const char *text, size_
     if (status != TF_OK) return status;
     const json_value *ids = json_get(json_root(doc), "ids");
     size_t count = json_is_array(ids) ? json_count(ids) : 0;
-    *to = (prompt_ids){arena_array(&p->arena, count, sizeof(int32_t)), 0};
+    *to = (prompt_ids){.ids = arena_array(&p->arena, count, sizeof(int32_t))};
     if (to->ids == NULL) status = full(err, where);
     if (status == TF_OK && (count == 0 || json_count(json_root(doc)) != 1))
         status = bad(err, where, text, n);
@@ -116,13 +116,15 @@ static tf_status add_json(prompts *p, const char *where, const char *text, size_
 
 tf_status prompts_parse(prompts *p, const char *path, const char *text, size_t n, tf_error *err) {
     uint32_t before = p->count;
+    uint32_t line = 1;
     tf_status status = TF_OK;
-    unsigned line = 1;
+    p->path = path;
     for (size_t at = 0; status == TF_OK && at < n; line++) {
         const char *newline = memchr(text + at, '\n', n - at);
         size_t end = newline == NULL ? n : (size_t)(newline - text);
         char where[TF_PATH_BYTES_MAX + 32];
         size_t begin = at;
+        uint32_t known = p->count;
         while (begin < end && is_blank(text[begin]))
             begin++;
         snprintf(where, sizeof where, "%.1000s line %u", path, line);
@@ -131,6 +133,7 @@ tf_status prompts_parse(prompts *p, const char *path, const char *text, size_t n
         } else if (begin < end && text[begin] != '#') {
             status = prompts_add(p, where, text + begin, end - begin, err);
         }
+        if (status == TF_OK && p->count > known) p->list[known].line = line;
         at = end + 1;
     }
     if (status != TF_OK || p->count > before) return status;
@@ -146,4 +149,22 @@ tf_status prompts_read(prompts *p, const char *path, tf_error *err) {
     if (status == TF_OK) status = prompts_parse(p, path, data, n, err);
     mem_free(data);
     return status;
+}
+
+tf_status prompts_check(const prompts *p, uint32_t vocab, tf_error *err) {
+    for (uint32_t i = 0; i < p->count; i++) {
+        const prompt_ids *one = &p->list[i];
+        uint32_t k = 0;
+        while (k < one->count && (uint32_t)one->ids[k] < vocab)
+            k++;
+        if (k == one->count) continue;
+        if (one->line == 0) {
+            tf_fail(err, TF_W_BAD_TOKEN, "reading a prompt: --ids");
+        } else {
+            tf_fail(err, TF_W_BAD_TOKEN, "reading a prompt: %s line %u", p->path, one->line);
+        }
+        tf_found(err, "%d, id %u of %u", one->ids[k], k + 1, one->count);
+        return tf_expected(err, "0 to %u, the pack's vocabulary", vocab - 1);
+    }
+    return TF_OK;
 }

@@ -18,12 +18,14 @@
 typedef struct prompt_ids {
     int32_t *ids; /* arena owns */
     uint32_t count;
+    uint32_t line; /* of the file; 0: --ids */
 } prompt_ids;
 
 /* Zero it before use; prompts_free afterwards. */
 typedef struct prompts {
     prompt_ids *list; /* [count] */
     uint32_t count, capacity;
+    const char *path; /* borrowed: the file that was read last */
     tf_arena arena;
 } prompts;
 
@@ -33,5 +35,7 @@ tf_status prompts_add(prompts *p, const char *where, const char *text, size_t n,
 /* Adds those of a file's text; fails with bad-prompt, naming the line, and where there is none. */
 tf_status prompts_parse(prompts *p, const char *path, const char *text, size_t n, tf_error *err);
 tf_status prompts_read(prompts *p, const char *path, tf_error *err);
+/* Is every id below `vocab`?  Fails with bad-token, naming line and id. */
+tf_status prompts_check(const prompts *p, uint32_t vocab, tf_error *err);
 
 #endif
