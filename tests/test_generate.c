@@ -234,7 +234,9 @@ static void a_thread_that_fails_or_hangs_is_named_in_time(check_case *t) {
                  p % 3, phases[p]);
         snprintf(want, sizeof want, "waiting for rank %zu: found nothing", p % 3);
         uint64_t begin = now_ms();
-        says(t, line, 70, want);
+        int code =
+            check_command(t, out, sizeof out, "timeout -s KILL 30 sh -c '%s %s'", TOOL, line);
+        CHECKF(t, code == 70 && strstr(out, want) != NULL, "%s: exit %d: %s", line, code, out);
         CHECKF(t, now_ms() - begin < IN_TIME_MS, "%s: %d ms", line, (int)(now_ms() - begin));
         bool met = p >= 2;
         CHECKF(t, (strstr(out, "the last exchanges:") != NULL) == met, "%s: %s", line, out);
