@@ -248,12 +248,7 @@ typedef struct two_chains {
 } two_chains;
 
 DOT_INLINE two_chains no_chains(void) {
-    two_chains c = {.even = {_mm256_setzero_ps()}};
-    DOT_UNROLL for (int v = 0; v < 4; v++) {
-        c.even[v] = _mm256_setzero_ps();
-        c.odd[v] = _mm256_setzero_ps();
-    }
-    return c;
+    return (two_chains){{_mm256_setzero_ps()}, {_mm256_setzero_ps()}}; /* and the rest */
 }
 
 DOT_INLINE void add_chains(two_chains c, float *acc) {
