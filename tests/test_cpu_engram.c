@@ -1,4 +1,4 @@
-/* cpu/engram: hashes over steps and requests, rows of the table, and the gate. */
+/* cpu/engram: hashes of steps that mix requests or are taken back, and the gate's bits. */
 #include "engine/pack/engram.h"
 
 #include "engine/canon/flush.h"
@@ -102,28 +102,6 @@ static void is_known(check_case *t, const known *k, int64_t p, const int64_t *y,
     CHECKF(t, held, "%s: hashes at position %lld", how, (long long)p);
 }
 
-/* Whatever the chunks: a chunk's first rows look back into the ring, the pad sticks before 0. */
-static void chunks_hash_as_the_publisher(check_case *t) {
-    static const uint32_t chunks[] = {IDS, 1, 2, 3, 5, 7, 17};
-    static int64_t y[IDS][HASH_SIZE];
-    known k;
-    device *d = launch_device(t, NULL, 1);
-    if (d == NULL) return;
-    bool held = read_known(t, &k);
-    for (size_t c = 0; held && c < COUNT(chunks); c++) {
-        int32_t slot = (int32_t)(c % SLOTS);
-        for (uint32_t start = 0; start < IDS; start += chunks[c]) {
-            uint32_t rows = IDS - start < chunks[c] ? IDS - start : chunks[c];
-            step s = {rows, k.raw + start, {&slot, 1, NULL, start}};
-            hash(t, d, &k, &s, y[0]);
-            for (uint32_t i = 0; i < rows; i++)
-                is_known(t, &k, start + i, y[i], "chunks");
-        }
-    }
-    free(k.compress);
-    d->ops->close(d);
-}
-
 /* Requests that stand at different positions, each with one row or, as with drafts, with several. */
 static void requests_of_a_step_do_not_meet(check_case *t) {
     int64_t y[9][HASH_SIZE];
@@ -172,54 +150,6 @@ static void rejected_rows_leave_nothing(check_case *t) {
     d->ops->close(d);
 }
 
-/* ---- rows of the table ---- */
-
-static void rows_are_dequantised_where_the_columns_begin(check_case *t) {
-    enum {
-        ROWS = 3,
-        OWN = 4,
-        DIM = 64,
-        BLOCK = 32,
-        TABLE = 40
-    };
-    check_random r = check_seed(t);
-    uint8_t w[TABLE][DIM];
-    uint8_t scale[TABLE][DIM / BLOCK];
-    int64_t begins[OWN + 1] = {0, 7, 18, 29, TABLE};
-    int64_t hashes[ROWS][TABLES][COLUMNS];
-    float y[ROWS][OWN][DIM];
-    device *d = launch_device(t, NULL, 1);
-    if (d == NULL) return;
-    for (uint32_t i = 0; i < TABLE * DIM; i++)
-        w[i / DIM][i % DIM] = (uint8_t)(check_next(&r) & 0xf7); /* no NaN */
-    for (uint32_t i = 0; i < TABLE * DIM / BLOCK; i++)
-        scale[i / 2][i % 2] = (uint8_t)(120 + check_below(&r, 12));
-    for (uint32_t i = 0; i < ROWS * HASH_SIZE; i++)
-        hashes[i / HASH_SIZE][i / COLUMNS % TABLES][i % COLUMNS] = (int64_t)check_below(&r, 7);
-    args_lookup a = {
-        .hashes = launch_3(hashes, DTYPE_I64, ROWS, TABLES, COLUMNS),
-        .which = 1,
-        .first = 5,
-        .columns = OWN,
-        .begins = {begins, OWN + 1},
-        .w = launch_2(w, DTYPE_F8_E4M3, TABLE, DIM),
-        .scale = launch_2(scale, DTYPE_F8_E8M0, TABLE, DIM / BLOCK),
-        .block = BLOCK,
-        .y = launch_3(y, DTYPE_F32, ROWS, OWN, DIM),
-    };
-    launch_run(t, d, CALL_LOOKUP, ROWS, &a);
-    for (uint32_t i = 0; i < ROWS * OWN * DIM; i++) {
-        uint32_t row = i / (OWN * DIM);
-        uint32_t column = i / DIM % OWN;
-        uint32_t k = i % DIM;
-        int64_t at = begins[column] + hashes[row][1][5 + column];
-        float want = ldexpf(f32_from_e4m3(w[at][k]), scale[at][k / BLOCK] - 127);
-        CHECKF(t, f32_bits(y[row][column][k]) == f32_bits(want), "row %u, column %u, dim %u", row,
-               column, k);
-    }
-    d->ops->close(d);
-}
-
 /* ---- the gate ---- */
 
 #define WIDE    100 /* sixteen partials, the last ones shorter */
@@ -252,48 +182,6 @@ static bool gate(check_case *t, const char *isa, uint32_t threads, uint32_t rows
     bool held = launch_run(t, d, CALL_ENGRAM, rows, &a);
     d->ops->close(d);
     return held;
-}
-
-static double gate_by_formula(const gates *g, uint32_t row, uint32_t stream) {
-    const float *x = g->streams[row][stream];
-    const float *key = g->kv[row][stream];
-    double dot = 0.0;
-    double xx = 0.0;
-    double kk = 0.0;
-    for (uint32_t i = 0; i < WIDE; i++) {
-        dot += (double)x[i] * (double)g->qw[stream][i] * (double)g->kw[stream][i] * (double)key[i];
-        xx += (double)x[i] * (double)x[i];
-        kk += (double)key[i] * (double)key[i];
-    }
-    dot /= sqrt(xx / WIDE + 1e-20) * sqrt(kk / WIDE + 1e-20) * sqrt((double)WIDE);
-    double root = sqrt(fmax(fabs(dot), 1e-6));
-    return 1.0 / (1.0 + exp(dot < 0.0 ? root : dot > 0.0 ? -root : 0.0));
-}
-
-static void streams_take_gated_values(check_case *t) {
-    check_random r = check_seed(t);
-    static gates g;
-    static gates was;
-    fill(&r, &g, false);
-    for (uint32_t i = 0; i < WIDE; i++) {
-        g.kv[3][1][i] *= 1e-9f;          /* a root that is not of the floor */
-        g.streams[4][2][i] *= 1e-12f;    /* eps counts */
-        g.kv[5][0][i] = 0.0f;            /* no sign: a gate of 1/2 */
-        g.kw[3][i] = g.kw[3][i] * 1e-4f; /* below the floor */
-    }
-    was = g;
-    if (!gate(t, NULL, 1, GATES, &g)) return;
-    for (uint32_t i = 0; i < GATES * STREAMS; i++) {
-        uint32_t row = i / STREAMS;
-        uint32_t s = i % STREAMS;
-        double by = gate_by_formula(&was, row, s);
-        for (uint32_t k = 0; k < WIDE; k++) {
-            double want = (double)was.streams[row][s][k] + by * (double)was.kv[row][STREAMS][k];
-            CHECKF(t, fabs((double)g.streams[row][s][k] - want) < 2e-6,
-                   "row %u, stream %u, dim %u: %g, want %g", row, s, k,
-                   (double)g.streams[row][s][k], want);
-        }
-    }
 }
 
 /* Sums of sixteen partials, a product's order, one fmaf an element: as cpu/engram says. */
@@ -345,12 +233,8 @@ static void gates_have_the_same_bits_everywhere(check_case *t) {
 }
 
 static const check_entry cases[] = {
-    {"engram/chunks-hash-as-the-publisher", chunks_hash_as_the_publisher},
     {"engram/requests-of-a-step-do-not-meet", requests_of_a_step_do_not_meet},
     {"engram/rejected-rows-leave-nothing", rejected_rows_leave_nothing},
-    {"engram/rows-are-dequantised-where-the-columns-begin",
-     rows_are_dequantised_where_the_columns_begin},
-    {"engram/streams-take-gated-values", streams_take_gated_values},
     {"engram/gates-have-the-same-bits-everywhere", gates_have_the_same_bits_everywhere},
 };
 
