@@ -226,6 +226,73 @@ static void a_nan_is_refused_by_name(check_case *t) {
     CHECKF(t, strstr(err.found, "7") != NULL, "%s", err.found);
 }
 
+/* ---- many rows ---- */
+
+#define WIDE  4096u
+#define STEP  17u
+#define TAKEN 64u
+
+typedef struct wide_choice {
+    float scores[STEP][WIDE];
+    int64_t positions[STEP];
+    int32_t blocks[STEP][TAKEN], rows[STEP][TAKEN];
+} wide_choice;
+
+/* Rows [begin, begin + count) in one launch; by the blocks of the first, then rows of those. */
+static tf_status choose_wide(device *d, wide_choice *w, uint32_t begin, uint32_t count,
+                             tf_error *err) {
+    port_where where = {NULL, 0, w->positions + begin, 0};
+    port_tensor scores = launch_2(w->scores[begin], DTYPE_F32, count, WIDE);
+    port_tensor blocks = launch_2(w->blocks[begin], DTYPE_I32, count, TAKEN);
+    args_candidates c = {scores, 2, 8, TAKEN, where, blocks};
+    args_topk a = {
+        scores, blocks, 8, 2, TAKEN, where, launch_2(w->rows[begin], DTYPE_I32, count, TAKEN)};
+    tf_status status = launch_try(d, CALL_CANDIDATES, count, &c, err);
+    return status == TF_OK ? launch_try(d, CALL_TOPK, count, &a, err) : status;
+}
+
+static void make_wide(check_random *r, wide_choice *w) {
+    memset(w, 0, sizeof *w);
+    launch_fill(r, w->scores[0], STEP * WIDE, true);
+    for (uint32_t i = 0; i < STEP; i++)
+        w->positions[i] = (int64_t)check_below(r, 2 * WIDE);
+}
+
+static void rows_choose_for_themselves_on_every_thread(check_case *t) {
+    static wide_choice w;
+    static wide_choice alone;
+    check_random r = check_seed(t);
+    tf_error err = {0};
+    device *one = launch_device(t, NULL, 1);
+    device *three = launch_device(t, NULL, 3);
+    make_wide(&r, &w);
+    alone = w;
+    for (uint32_t i = 0; one != NULL && i < STEP; i++)
+        CHECK(t, choose_wide(one, &alone, i, 1, &err) == TF_OK);
+    if (three != NULL) CHECK(t, choose_wide(three, &w, 0, STEP, &err) == TF_OK);
+    CHECK(t, memcmp(w.blocks, alone.blocks, sizeof w.blocks) == 0);
+    CHECK(t, memcmp(w.rows, alone.rows, sizeof w.rows) == 0);
+    if (one != NULL) one->ops->close(one);
+    if (three != NULL) three->ops->close(three);
+}
+
+/* Whoever meets it first: the lowest row's first one is named. */
+static void of_several_nans_the_first_is_named(check_case *t) {
+    static wide_choice w;
+    check_random r = check_seed(t);
+    device *d = launch_device(t, NULL, 3);
+    for (uint32_t round = 0; d != NULL && round < 20; round++) {
+        tf_error err = {0};
+        make_wide(&r, &w);
+        w.positions[5] = w.positions[11] = 2 * WIDE - 1;
+        w.scores[5][3000] = w.scores[5][4000] = w.scores[11][1] = NAN;
+        CHECK(t, choose_wide(d, &w, 0, STEP, &err) == TF_MISMATCH);
+        CHECKF(t, strstr(err.what, "row 5") != NULL, "%s", err.what);
+        CHECKF(t, strstr(err.found, "3000") != NULL, "%s", err.found);
+    }
+    if (d != NULL) d->ops->close(d);
+}
+
 int main(int argc, char **argv) {
     static const check_entry cases[] = {
         {"topk/the-best-are-those-of-a-sort", the_best_are_those_of_a_sort},
@@ -238,6 +305,9 @@ int main(int argc, char **argv) {
         {"topk/few-rows-are-all-chosen-and-none-is-invented",
          few_rows_are_all_chosen_and_none_is_invented},
         {"topk/a-nan-is-refused-by-name", a_nan_is_refused_by_name},
+        {"topk/rows-choose-for-themselves-on-every-thread",
+         rows_choose_for_themselves_on_every_thread},
+        {"topk/of-several-nans-the-first-is-named", of_several_nans_the_first_is_named},
     };
     return check_main(argc, argv, cases, COUNT(cases));
 }
