@@ -149,6 +149,10 @@ static void what_cannot_run_is_named(check_case *t) {
         {"generate --pack tiny-exl3 --ids 1 --tokens 0", "0", 2},
         {"generate --pack tiny-exl3 --ids 1,2,3 --tokens 8 --context 4", "context-full", 2},
         {"generate --pack tiny-exl3 --ids 1 --fault 1:load", "RANK:PHASE:ACT", 2},
+        {"generate --pack tiny-exl3 --ids 1 --fault one:load:die", "RANK:PHASE:ACT", 2},
+        {"generate --pack tiny-exl3 --ids 1 --world 2 --fault 2:load:die", "expected 0 to 1", 2},
+        {"generate --pack tiny-exl3 --ids 1 --layer-hashes /no/such/h", "/no/such/h", 3},
+        {"generate --pack flash --ids 1", "[header-only-pack]", 2},
         {"generate --pack tiny-exl3 --ids 1 --fault 1:late:die", "open, load, prefill or decode",
          2},
         {"generate --pack tiny-exl3 --ids 1 --world 5", "world-not-admitted", 2},
@@ -169,10 +173,18 @@ static void runs_that_part_are_told_where(check_case *t) {
     says(t, line, 0, "token_sha");
     snprintf(line, sizeof line, "%s %s/three --world 3", run, dir);
     says(t, line, 0, "token_sha");
+    snprintf(line, sizeof line, "%s %s/uneven --weights 2,1,1 --threads 1", run, dir);
+    says(t, line, 0, "token_sha");
     snprintf(line, sizeof line, "%s %s/rounded --world 3 --profile bf16", run, dir);
     says(t, line, 0, "token_sha");
     snprintf(line, sizeof line, "diverge %s/one %s/three", dir, dir);
     says(t, line, 0, "no difference");
+    snprintf(line, sizeof line, "diverge %s/uneven %s/three", dir, dir);
+    says(t, line, 0, "no difference");
+    snprintf(line, sizeof line, "diverge %s/three.r2 %s/three", dir, dir);
+    says(t, line, 0, "no difference");
+    snprintf(line, sizeof line, "diverge %s/one %s/rounded", dir, dir);
+    says(t, line, 1, "class: sum");
     snprintf(line, sizeof line, "diverge %s/three %s/rounded", dir, dir);
     says(t, line, 1, "first difference: step 0, prefill, L0, attn.partial, rank 0");
     CHECKF(t, strstr(out, "class: local") != NULL && strstr(out, "[hashes-differ]") != NULL, "%s",

@@ -221,15 +221,15 @@ static void a_rank_that_fails_ends_the_others_with_its_reason(check_case *t) {
 
 static void faults_have_names(check_case *t) {
     static const planted_fault bad[] = {
-        {"dance", "open", 0}, {"die", "lunch", 0}, {"die", NULL, 0}};
+        {"dance", "open", 0}, {"die", "lunch", 0}, {"die", NULL, 0}, {"die", "open", 2}};
     for (size_t i = 0; i < COUNT(bad); i++) {
         tf_error err = {0};
-        CHECK(t, fault_check(&bad[i], &err) == TF_USAGE);
+        CHECK(t, fault_check(&bad[i], 2, &err) == TF_USAGE);
         CHECK(t, err.expected[0] != '\0');
     }
     planted_fault good = {"die", "load", 1};
     tf_error err = {0};
-    CHECK(t, fault_check(&good, &err) == TF_OK);
+    CHECK(t, fault_check(&good, 2, &err) == TF_OK);
     CHECK(t, fault_reached(&good, "load", 0, &err) == TF_OK);
     CHECK(t, fault_reached(&good, "open", 1, &err) == TF_OK);
     CHECK(t, fault_reached(&good, "load", 1, &err) == TF_INTERNAL);

@@ -22,11 +22,15 @@ static tf_status one_of(const char *what, const char *value, const char *const *
     return tf_expected(err, "%s", list);
 }
 
-tf_status fault_check(const planted_fault *f, tf_error *err) {
+tf_status fault_check(const planted_fault *f, uint32_t world, tf_error *err) {
     static const char *const acts[] = {"die", "hang", "kill", NULL};
     static const char *const phases[] = {"open", "load", "prefill", "decode", NULL};
     if (f->act == NULL) return TF_OK;
     tf_status status = one_of("act", f->act, acts, "die, hang or kill", err);
     if (status != TF_OK) return status;
-    return one_of("phase", f->phase, phases, "open, load, prefill or decode", err);
+    status = one_of("phase", f->phase, phases, "open, load, prefill or decode", err);
+    if (status != TF_OK || f->rank < world) return status;
+    tf_fail(err, TF_W_USAGE, "planting a fault: its rank");
+    tf_found(err, "%u", f->rank);
+    return tf_expected(err, "0 to %u", world - 1);
 }

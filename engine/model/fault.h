@@ -18,7 +18,7 @@ typedef struct planted_fault {
 
 /* Fails with planted-fault, never returns, ends the process, or does nothing. */
 tf_status fault_reached(const planted_fault *f, const char *phase, uint32_t rank, tf_error *err);
-/* Refuses what is none of the acts or phases: usage. */
-tf_status fault_check(const planted_fault *f, tf_error *err);
+/* Refuses what is none of the acts, phases or ranks: usage. */
+tf_status fault_check(const planted_fault *f, uint32_t world, tf_error *err);
 
 #endif

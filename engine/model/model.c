@@ -40,7 +40,7 @@ static void fill_options(tf_model *m, const tf_model_options *o) {
 static tf_status check_options(const tf_model *m, const tf_split *split, tf_error *err) {
     const rank_options *r = &m->options;
     tf_status status = admission_ask(TF_OP_FORWARD, split->world, false, err);
-    if (status == TF_OK) status = fault_check(&r->fault, err);
+    if (status == TF_OK) status = fault_check(&r->fault, split->world, err);
     if (status != TF_OK) return status;
     if (m->pack->header_only) {
         tf_fail(err, TF_W_HEADER_ONLY_PACK, "opening a model of pack %s", m->pack->name);

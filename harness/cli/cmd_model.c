@@ -70,12 +70,14 @@ static tf_status read_profile(job *j, tf_error *err) {
 /* RANK:PHASE:ACT; the model knows which phases and acts there are. */
 static tf_status read_fault(job *j, tf_error *err) {
     if (!j->a->given[OPT_FAULT]) return TF_OK;
-    snprintf(j->fault, sizeof j->fault, "%s", j->a->text[OPT_FAULT]);
-    char *phase = strchr(j->fault, ':');
+    const char *text = j->a->text[OPT_FAULT];
+    snprintf(j->fault, sizeof j->fault, "%s", text);
+    size_t digits = strspn(j->fault, "0123456789");
+    char *phase = digits > 0 && digits < 9 && j->fault[digits] == ':' ? j->fault + digits : NULL;
     char *act = phase == NULL ? NULL : strchr(phase + 1, ':');
-    if (act == NULL) {
+    if (act == NULL || strlen(text) >= sizeof j->fault) {
         tf_fail(err, TF_W_USAGE, "reading --fault");
-        tf_found(err, "'%s'", j->fault);
+        tf_found(err, "'%s'", text);
         return tf_expected(err, "RANK:PHASE:ACT, as in 2:decode:die");
     }
     *phase++ = '\0';
