@@ -110,7 +110,7 @@ run "forward" {
 -- A report, not a check: nothing fails on a time.
 run "bench" {
   about = "what plans, calls, the store and rank files cost, beside their limits (rows=plan,emit,...)",
-  args  = { rows = "plan emit store files pins" },
+  args  = { rows = "plan emit store files pins dot forward" },
   test  = function(t, a)
     for row in a.rows:gmatch("[^,%s]+") do
       t:note(tf.command("build/tests/bench build/bench " .. row, { seconds = 600 }).out)

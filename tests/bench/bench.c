@@ -303,19 +303,24 @@ static void row_dot(bench *b) {
     bench_dot();
 }
 
+static void row_forward(bench *b) {
+    bench_forward(b->folder);
+}
+
 static const struct {
     const char *name;
     void (*run)(bench *b);
     bool wants_flash;
 } rows[] = {
-    {"plan", row_plan, true},    {"emit", row_emit, true},  {"store", row_store, true},
-    {"files", row_files, false}, {"pins", row_pins, false}, {"dot", row_dot, false},
+    {"plan", row_plan, true},        {"emit", row_emit, true},  {"store", row_store, true},
+    {"files", row_files, false},     {"pins", row_pins, false}, {"dot", row_dot, false},
+    {"forward", row_forward, false},
 };
 
 int main(int argc, char **argv) {
     tf_error err = {0};
     if (argc < 2) {
-        fprintf(stderr, "usage: bench FOLDER [plan|emit|store|files|pins|dot...]\n");
+        fprintf(stderr, "usage: bench FOLDER [plan|emit|store|files|pins|dot|forward...]\n");
         return 2;
     }
     bench b = {.folder = argv[1], .program = argv[0]};

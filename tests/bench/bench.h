@@ -5,6 +5,7 @@
 #include "engine/base/status.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 #define ROUNDS 5
 
@@ -14,7 +15,16 @@ double bench_now(void);
 double bench_median(double *values, size_t count);
 _Noreturn void bench_stop(const tf_error *err);
 
+/* What this machine can do at most, now: bytes a second that threads read from memory, and fused
+ * multiply-adds a second that they do in registers. */
+typedef struct bench_limits {
+    double read, multiply;
+} bench_limits;
+bench_limits bench_limits_now(uint32_t threads);
+
 /* ---- rows ---- */
 void bench_dot(void);
+/* folder keeps the wide packs, and their rank files, between runs. */
+void bench_forward(const char *folder);
 
 #endif

@@ -348,3 +348,18 @@ void bench_dot(void) {
         all_rows(cpu_isa_name(isa));
     tile_rows();
 }
+
+bench_limits bench_limits_now(uint32_t threads) {
+    tf_error err = {0};
+    device *d = NULL;
+    void *memory = NULL;
+    const size_t bytes = 512u << 20;
+    device_settings settings = {.threads = threads};
+    if (cpu_open(&settings, &d, &err) != TF_OK || d->ops->take(d, bytes, &memory, &err) != TF_OK)
+        bench_stop(&err);
+    memset(memory, 1, bytes);
+    cpu_device *cpu = (cpu_device *)d;
+    bench_limits limits = {read_rate(cpu, memory, bytes), multiply_rate(cpu)};
+    d->ops->close(d);
+    return limits;
+}
