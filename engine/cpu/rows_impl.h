@@ -91,9 +91,15 @@ static void add(float a, const float *b, size_t n, float *x) {
     IN_PIECES(n, k, add_piece(a, b + k, count, x + k));
 }
 
+/* fm_softplus in steps: a loop over all of it is one that compilers make branches of. */
 ROWS_INLINE void affinity_piece(float *x, size_t count) {
+    float t[LANES];
     for (size_t i = 0; i < count; i++)
-        x[i] = sqrtf(fm_softplus(x[i]));
+        t[i] = fm_exp(x[i] < 0.0f ? x[i] : -x[i]);
+    for (size_t i = 0; i < count; i++)
+        t[i] = fm_log1p(t[i]);
+    for (size_t i = 0; i < count; i++)
+        x[i] = sqrtf((x[i] > 0.0f ? x[i] : 0.0f) + t[i]);
 }
 
 static void affinity(float *x, size_t n) {
@@ -141,11 +147,11 @@ static void turn(const float *cos_sin, uint32_t pairs, bool inverse, float *x) {
 ROWS_INLINE void collapse_piece(const float *x, size_t stride, const float *pre, size_t count,
                                 float *y) {
     float t[LANES];
-    for (size_t i = 0; i < count; i++)
-        t[i] = pre[0] * x[i];
-    for (size_t s = 1; s < S; s++) {
-        for (size_t i = 0; i < count; i++)
-            t[i] = fmaf(pre[s], x[s * stride + i], t[i]);
+    for (size_t i = 0; i < count; i++) {
+        float sum = pre[0] * x[i];
+        sum = fmaf(pre[1], x[stride + i], sum);
+        sum = fmaf(pre[2], x[2 * stride + i], sum);
+        t[i] = fmaf(pre[3], x[3 * stride + i], sum);
     }
     for (size_t i = 0; i < count; i++)
         y[i] = t[i];
@@ -155,16 +161,24 @@ static void collapse(const float *x, size_t stride, const float *pre, size_t n, 
     IN_PIECES(n, k, collapse_piece(x + k, stride, pre, count, y + k));
 }
 
-ROWS_INLINE void post_piece(const float *b, const float *post, const float *comb, size_t count,
+/* by [S]: row j of comb's transpose. */
+ROWS_INLINE float post_one(float post, float b, const float *by, const float *x) {
+    float sum = post * b;
+    sum = fmaf(by[0], x[0], sum);
+    sum = fmaf(by[1], x[1], sum);
+    sum = fmaf(by[2], x[2], sum);
+    return fmaf(by[3], x[3], sum);
+}
+
+ROWS_INLINE void post_piece(const float *b, const float *post, float by[S][S], size_t count,
                             size_t stride, float *x) {
     float t[S][LANES];
-    for (size_t j = 0; j < S; j++) {
-        for (size_t i = 0; i < count; i++)
-            t[j][i] = post[j] * b[i];
-        for (size_t s = 0; s < S; s++) {
-            for (size_t i = 0; i < count; i++)
-                t[j][i] = fmaf(comb[S * s + j], x[s * stride + i], t[j][i]);
-        }
+    for (size_t i = 0; i < count; i++) {
+        float in[S] = {x[i], x[stride + i], x[2 * stride + i], x[3 * stride + i]};
+        t[0][i] = post_one(post[0], b[i], by[0], in);
+        t[1][i] = post_one(post[1], b[i], by[1], in);
+        t[2][i] = post_one(post[2], b[i], by[2], in);
+        t[3][i] = post_one(post[3], b[i], by[3], in);
     }
     for (size_t j = 0; j < S; j++) {
         for (size_t i = 0; i < count; i++)
@@ -172,9 +186,12 @@ ROWS_INLINE void post_piece(const float *b, const float *post, const float *comb
     }
 }
 
-static void post(const float *b, const float *by, const float *comb, size_t n, size_t stride,
+static void post(const float *b, const float *post, const float *comb, size_t n, size_t stride,
                  float *x) {
-    IN_PIECES(n, k, post_piece(b + k, by, comb, count, stride, x + k));
+    float by[S][S];
+    for (size_t i = 0; i < S * S; i++)
+        by[i % S][i / S] = comb[i];
+    IN_PIECES(n, k, post_piece(b + k, post, by, count, stride, x + k));
 }
 
 /* ---- mixing ---- */
@@ -238,20 +255,26 @@ static void mix(const rows_mix *t) {
 
 /* ---- draws ---- */
 
-/* -ln(-ln(1 - v)), v of 31 bits in (0, 1): near 0 v keeps all its digits, and there the noise is
- * large. */
-ROWS_INLINE float noise(uint64_t bits) {
-    float v = ((float)(int32_t)(bits >> 33) + 0.5f) * 0x1p-31f;
-    v = v < 0x1.fffffep-1f ? v : 0x1.fffffep-1f;
-    return -fm_log(fm_log1p(v / (1.0f - v)));
-}
-
+/* The noise is -ln(-ln(1 - v)), v of 31 bits in (0, 1): near 0 v keeps all its digits, and there the
+ * noise is large.  In steps, as above. */
 ROWS_INLINE void draw_piece(const rows_draw *t, size_t at, size_t count) {
-    uint64_t bits[LANES];
+    int32_t bits[LANES];
+    float e[LANES];
+    for (size_t i = 0; i < count; i++) {
+        uint64_t id = t->first + at + i;
+        bits[i] = (int32_t)(rows_mixed(t->key + (id + 1) * 0x9e3779b97f4a7c15ull) >> 33);
+    }
+    for (size_t i = 0; i < count; i++) {
+        float v = ((float)bits[i] + 0.5f) * 0x1p-31f;
+        v = v < 0x1.fffffep-1f ? v : 0x1.fffffep-1f;
+        e[i] = v / (1.0f - v); /* 1 + e = 1 / (1 - v) */
+    }
     for (size_t i = 0; i < count; i++)
-        bits[i] = rows_mixed(t->key + (t->first + at + i + 1) * 0x9e3779b97f4a7c15ull);
+        e[i] = fm_log1p(e[i]);
     for (size_t i = 0; i < count; i++)
-        t->y[at + i] = fmaf(t->heat, noise(bits[i]), t->logits[at + i]);
+        e[i] = fmaf(t->heat, -fm_log(e[i]), t->logits[at + i]);
+    for (size_t i = 0; i < count; i++)
+        t->y[at + i] = e[i];
 }
 
 static void draw(const rows_draw *t) {
