@@ -491,6 +491,27 @@ static void tables_of_many_kinds_do_not_mix(check_case *t) {
     d->ops->close(d);
 }
 
+/* ---- the n-gram memory ---- */
+
+/* A key that is no number must not pass as one that says nothing. */
+static void a_nan_key_is_not_hidden(check_case *t) {
+    float streams[1][S][2] = {{{1, 2}, {3, 4}, {5, 6}, {7, 8}}};
+    float kv[1][(S + 1) * 2] = {{1, 1, NAN, 1, 1, 1, 1, 1, 1, 1}};
+    float ones[S][2] = {{1, 1}, {1, 1}, {1, 1}, {1, 1}};
+    device *d = launch_device(t, NULL, 1);
+    if (d == NULL) return;
+    args_engram a = {.streams = launch_3(streams, DTYPE_F32, 1, S, 2),
+                     .kv = launch_2(kv, DTYPE_F32, 1, (S + 1) * 2),
+                     .q_weight = launch_2(ones, DTYPE_F32, S, 2),
+                     .k_weight = launch_2(ones, DTYPE_F32, S, 2),
+                     .eps = 1e-20,
+                     .floor = 1e-6};
+    launch_run(t, d, CALL_ENGRAM, 1, &a);
+    CHECK(t, isnan(streams[0][1][0]) && isnan(streams[0][1][1]));
+    CHECK(t, !isnan(streams[0][0][0]) && !isnan(streams[0][2][0]));
+    d->ops->close(d);
+}
+
 /* ---- tokens ---- */
 
 /* A row's draw depends on its own temperature, seed and position, not on the step it is part of. */
@@ -561,6 +582,7 @@ static const check_entry cases[] = {
     {"rows/rows-do-not-see-each-other", rows_do_not_see_each_other},
     {"rows/a-team-shares-rows", a_team_shares_rows},
     {"rope/tables-of-many-kinds-do-not-mix", tables_of_many_kinds_do_not_mix},
+    {"engram/a-nan-key-is-not-hidden", a_nan_key_is_not_hidden},
     {"choice/a-draw-is-its-rows-alone", a_draw_is_its_rows_alone},
     {"choice/a-cold-draw-is-the-best", a_cold_draw_is_the_best},
 };
