@@ -18,13 +18,14 @@ tf_status tf_pack_open(const char *dir_or_name, const char *cache_dir, tf_pack *
                        tf_error *err) {
     *out = NULL;
     /* A folder of that name comes first: what a person can see wins over what is built in. */
-    if (io_is_dir(dir_or_name) || builtin_find(dir_or_name) == NULL) {
-        if (!io_is_dir(dir_or_name)) {
-            tf_fail(err, TF_W_NO_PACK, "opening pack '%s'", dir_or_name);
-            tf_found(err, "neither a folder nor a built-in pack");
-            return tf_expected(err, "a folder with config.json, or tiny-bf16, tiny-exl3 or flash");
-        }
-        return pack_open(dir_or_name, out, err);
+    if (io_is_dir(dir_or_name)) return pack_open(dir_or_name, out, err);
+    const builtin_model *model = builtin_find(dir_or_name);
+    if (model == NULL || model->large) {
+        tf_fail(err, TF_W_NO_PACK, "opening pack '%s'", dir_or_name);
+        tf_found(err, "neither a folder nor a built-in pack");
+        tf_expected(err, "a folder with config.json, or tiny-bf16, tiny-exl3 or flash");
+        if (model == NULL) return err->status;
+        return tf_remedy(err, "make it: tfverify pack synth %s DIR, then open DIR", dir_or_name);
     }
     char dir[TF_PATH_BYTES_MAX];
     tf_status status = cache_builtin(dir_or_name, cache_dir, dir, err);

@@ -137,6 +137,8 @@ static void an_empty_directory_is_no_pack(check_case *t) {
     refuses(t, 3, WANT(dir, "config.json"), arguments);
     snprintf(arguments, sizeof arguments, "plan --pack %s/none", dir);
     refuses(t, 2, WANT("/none", "[no-pack]"), arguments);
+    refuses(t, 2, WANT("tfverify pack synth bench-bf16 DIR", "[no-pack]"),
+            "plan --pack bench-bf16");
     refuses(t, 2, WANT("no --pack", "tiny-exl3"), "plan --world 2");
 }
 

@@ -89,7 +89,7 @@ static void the_text_is_canonical(check_case *t) {
 
 static void every_builtin_config_is_accepted(check_case *t) {
     static tf_config c;
-    for (const char *const *name = builtin_names(); *name != NULL; name++) {
+    for (const char *const *name = builtin_kinds(); *name != NULL; name++) {
         const builtin_model *model = builtin_find(*name);
         tf_text text = {0};
         tf_error err = {0};

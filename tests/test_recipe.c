@@ -196,11 +196,65 @@ static void flash_counts_of_each_width(check_case *t) {
     arena_free(&l.arena);
 }
 
+/* Bytes of weights that a token reads: linears, of the experts only those that are chosen. */
+static uint64_t read_of_a_token(const listed *l) {
+    const tf_config *c = &l->config;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < l->count; i++) {
+        const inventory_tensor *tensor = &l->tensors[i];
+        bool drafts = tensor->layer != CONFIG_NONE && tensor->layer >= c->target_layers;
+        if (drafts || (tensor->role != ROLE_PLAIN && tensor->role != ROLE_TRELLIS)) continue;
+        bool routed = strstr(tensor->name, ".experts.") != NULL;
+        bytes += routed ? tensor->bytes * c->experts_per_tok / c->routed_experts : tensor->bytes;
+    }
+    return bytes;
+}
+
+static void bench_packs_are_wide_and_still_whole(check_case *t) {
+    static listed l;
+    static const struct {
+        const char *name;
+        uint64_t read, bytes;
+    } sizes[] = {{"bench-bf16", 1500000000, 6000000000}, {"bench-exl3", 250000000, 2500000000}};
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        if (!list(t, sizes[i].name, 0, &l)) return;
+        uint64_t bytes = 0;
+        for (size_t k = 0; k < l.count; k++)
+            bytes += l.tensors[k].bytes;
+        CHECKF(t, bytes <= sizes[i].bytes, "%s has %llu bytes", sizes[i].name,
+               (unsigned long long)bytes);
+        CHECKF(t, read_of_a_token(&l) >= sizes[i].read, "a token of %s reads %llu bytes",
+               sizes[i].name, (unsigned long long)read_of_a_token(&l));
+        const tf_config *c = &l.config;
+        /* World 8 has a unit of everything for each rank. */
+        CHECK(t, c->groups == 8 && c->expert_width / 128 >= 8 && c->vocab / 128 >= 8);
+        bool has[3] = {false};
+        bool masked = false;
+        for (uint32_t k = 0; k < c->target_layers; k++) {
+            has[c->layer[k].ratio] = true;
+            masked = masked || c->layer[k].uses_candidates;
+        }
+        CHECK(t, has[0] && has[1] && has[2] && masked && c->engram_count == 2);
+        arena_free(&l.arena);
+    }
+}
+
+static void tokens_share_no_more_ids_than_there_are(check_case *t) {
+    CHECK_U64(t, (uint64_t)builtin_token(699, 990), 699);
+    CHECK_U64(t, (uint64_t)builtin_token(701, 990), 700);
+    CHECK_U64(t, (uint64_t)builtin_token(1279, 990), 989);
+    for (uint32_t token = 0; token < 16384; token++)
+        CHECK(t, builtin_token(token, 990) >= 0 && builtin_token(token, 990) < 990);
+}
+
 static void names_are_found_and_no_others(check_case *t) {
     size_t count = 0;
+    for (const char *const *kind = builtin_kinds(); *kind != NULL; kind++)
+        CHECK(t, builtin_find(*kind) != NULL);
     for (const char *const *name = builtin_names(); *name != NULL; name++) {
         const builtin_model *m = builtin_find(*name);
         if (CHECK(t, m != NULL)) CHECK_STR(t, m->name, *name);
+        CHECK(t, !m->large);
         count++;
     }
     CHECK_U64(t, count, 3);
@@ -216,7 +270,10 @@ int main(int argc, char **argv) {
         {"builtin/preferences-equal-the-golden-list", preferences_equal_the_golden_list},
         {"builtin/more-layers-extend-the-roles", more_layers_extend_the_roles},
         {"builtin/names-are-found-and-no-others", names_are_found_and_no_others},
+        {"builtin/tokens-share-no-more-ids-than-there-are",
+         tokens_share_no_more_ids_than_there_are},
         {"inventory/flash-counts-of-each-width", flash_counts_of_each_width},
+        {"inventory/bench-packs-are-wide-and-still-whole", bench_packs_are_wide_and_still_whole},
     };
     return check_main(argc, argv, cases, COUNT(cases));
 }

@@ -89,19 +89,44 @@ static const builtin_shape FLASH = {
     .engram_rows = {2, {384006168, 384016682}},
 };
 
-/* The tiny models' mechanisms with matrices of a width that keeps a machine busy; for the bench. */
-#define WIDE_SHAPE                                                                                 \
-    .vocab = 1280, .heads = 64, .groups = 8, .swiglu_limit = "10.0", .positions = 4096,            \
-    .yarn_original = 1024, .experts = 6, .experts_per_tok = 3, .expert_width = 1024,               \
-    .window = 128, .ratio2_begin = 2, .ratio1_begin = 6, .kv_sources = {3, {2, 4, 6}},             \
-    .index_sources = {5, {2, 4, 6, 8, 10}}, .index_heads = 32, .index_topk = 64,                   \
-    .candidate_source = 6, .candidate_blocks = 32, .candidate_block = 8,                           \
-    .engram_layers = {2, {1, 4}}, .engram_vocab = 120, .engram_head_dim = 32,                      \
-    .engram_compressed = 990, .noise_token = 1270, .draft_experts = 4, .draft_experts_per_tok = 2, \
-    .hidden = 4096, .head_dim = 256, .rope_dim = 64, .q_lora = 1024, .o_lora = 512,                \
-    .index_head_dim = 128, .markov_rank = 128, .engram_rows = {2, {4488, 7806}}
-
-static const builtin_shape WIDE = {WIDE_SHAPE};
+/* Every mechanism in few layers, wide enough that weights, not calls, decide the speed: a token reads
+ * more than 1.5 GB of bf16.  Heads, expert width and vocabulary divide by 8 ranks. */
+static const builtin_shape BENCH = {
+    .vocab = 16384,
+    .heads = 32,
+    .groups = 8,
+    .swiglu_limit = "10.0",
+    .positions = 65536,
+    .yarn_original = 4096,
+    .experts = 8,
+    .experts_per_tok = 6,
+    .expert_width = 1024,
+    .window = 128,
+    .ratio2_begin = 2,
+    .ratio1_begin = 4,
+    .kv_sources = {2, {2, 4}},
+    .index_sources = {3, {2, 4, 5}},
+    .index_heads = 32,
+    .index_topk = 64,
+    .candidate_source = 4,
+    .candidate_blocks = 16,
+    .candidate_block = 8,
+    .engram_layers = {2, {1, 4}}, /* as the tiny ones, whose multipliers are known */
+    .engram_vocab = 120,
+    .engram_head_dim = 64,
+    .engram_compressed = 990,
+    .noise_token = 16380,
+    .draft_experts = 2,
+    .draft_experts_per_tok = 1,
+    .hidden = 4096,
+    .head_dim = 256,
+    .rope_dim = 64,
+    .q_lora = 1024,
+    .o_lora = 512,
+    .index_head_dim = 128,
+    .markov_rank = 128,
+    .engram_rows = {2, {4488, 7806}},
+};
 
 /* GOLDEN, "EXL3 bits". */
 static uint32_t tiny_bits(inventory_linear linear, bool draft, uint32_t layer, uint32_t part) {
@@ -180,7 +205,13 @@ static uint32_t flash_bits(inventory_linear linear, bool draft, uint32_t layer, 
     return 0;
 }
 
+static const char *const KINDS[] = {"tiny-bf16",  "tiny-exl3",  "flash",
+                                    "bench-bf16", "bench-exl3", NULL};
 static const char *const NAMES[] = {"tiny-bf16", "tiny-exl3", "flash", NULL};
+
+const char *const *builtin_kinds(void) {
+    return KINDS;
+}
 
 const char *const *builtin_names(void) {
     return NAMES;
@@ -203,10 +234,14 @@ const builtin_model *builtin_find(const char *name) {
          .markov_boost = 0.2,
          .markov_pairs = &BUILTIN_PAIRS_EXL3,
          .shape = &TINY_EXL3},
-        /* Gigabytes, and nothing to pin: found by name, and not in the list of names. */
-        {.name = "wide-bf16", .seed = 21, .layers = 11, .shape = &WIDE},
-        {.name = "wide-exl3", .seed = 22, .layers = 11, .bits = tiny_bits, .shape = &WIDE},
         {.name = "flash", .header_only = true, .layers = 40, .bits = flash_bits, .shape = &FLASH},
+        {.name = "bench-bf16", .large = true, .seed = 1, .layers = 6, .shape = &BENCH},
+        {.name = "bench-exl3",
+         .large = true,
+         .seed = 1,
+         .layers = 6,
+         .bits = flash_bits,
+         .shape = &BENCH},
     };
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         if (strcmp(models[i].name, name) == 0) return &models[i];
@@ -214,9 +249,9 @@ const builtin_model *builtin_find(const char *name) {
     return NULL;
 }
 
-int32_t builtin_token(uint32_t token) {
-    if (token < TINY_IDS_ALONE) return (int32_t)token;
-    return (int32_t)(TINY_IDS_ALONE + (token - TINY_IDS_ALONE) / 2);
+int32_t builtin_token(uint32_t token, uint32_t compressed) {
+    if (token >= TINY_IDS_ALONE) token = TINY_IDS_ALONE + (token - TINY_IDS_ALONE) / 2;
+    return (int32_t)(token % compressed);
 }
 
 static void put(tf_text *out, const char *key, uint64_t value) {

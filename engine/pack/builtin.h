@@ -1,4 +1,5 @@
-/* pack/builtin - the models that the program itself knows: two tiny ones and the real one's shape.
+/* pack/builtin - the models that the program itself knows: two tiny ones, the real one's shape, and
+ * two wide ones whose speed is measured.
  *
  * Idea: a model is a row of numbers; its config.json, its inventory and its bytes all follow from
  * the row, so nothing has to be shipped or fetched.
@@ -26,6 +27,7 @@ typedef struct builtin_pairs {
 typedef struct builtin_model {
     const char *name;
     bool header_only;    /* headers without data: the real model's are 200 GB */
+    bool large;          /* gigabytes: made where a person says, never on first use */
     uint64_t seed;       /* of the value recipe */
     uint32_t layers;     /* target layers of its own */
     bool scales;         /* more target layers can be asked for */
@@ -37,13 +39,16 @@ typedef struct builtin_model {
 
 /* NULL when there is no such model. */
 const builtin_model *builtin_find(const char *name);
-/* NULL-terminated; static. */
+/* All of them; NULL-terminated; static. */
+const char *const *builtin_kinds(void);
+/* Those that are packs by name, made on first use: all but the large ones. */
 const char *const *builtin_names(void);
 /* config.json in the publisher's form.  target_layers at or above the model's own: further layers
  * are of ratio 1, read the last key/value source and choose anew on every even one. */
 void builtin_config_json(const builtin_model *model, uint32_t target_layers, tf_text *out);
-/* Entry `token` of the tiny models' token map: the upper half shares its ids in pairs. */
-int32_t builtin_token(uint32_t token);
+/* Entry `token` of a token map with so many compressed ids: the upper tokens share theirs in pairs, and
+ * where all are given they are given again. */
+int32_t builtin_token(uint32_t token, uint32_t compressed);
 
 /* In builtin_pairs.c: which drafts come out right was chosen by the authors of the golden data. */
 extern const builtin_pairs BUILTIN_PAIRS_BF16;

@@ -50,7 +50,7 @@ tf_status synth_model(const char *name, const builtin_model **out, tf_error *err
     *out = builtin_find(name);
     if (*out != NULL) return TF_OK;
     tf_text names = {0};
-    for (const char *const *n = builtin_names(); *n != NULL; n++) {
+    for (const char *const *n = builtin_kinds(); *n != NULL; n++) {
         text_print(&names, "%s%s", names.length == 0 ? "" : ", ", *n);
     }
     tf_fail(err, TF_W_UNKNOWN_BUILTIN, "looking for a built-in pack");
@@ -298,7 +298,7 @@ static tf_status write_token_map(job *j, tf_error *err) {
     int32_t *map = arena_array(&j->arena, vocab, sizeof *map);
     if (map == NULL) return tf_fail(err, TF_W_NO_MEMORY, "making the token map");
     for (uint32_t token = 0; token < vocab; token++) {
-        map[token] = builtin_token(token);
+        map[token] = builtin_token(token, (uint32_t)j->config.engram_compressed_vocab);
     }
     return write_small(j, "engram-token-map.bin", map, vocab * sizeof *map, err);
 }

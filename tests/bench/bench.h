@@ -24,7 +24,7 @@ bench_limits bench_limits_now(uint32_t threads);
 
 /* ---- rows ---- */
 void bench_dot(void);
-/* folder keeps the wide packs, and their rank files, between runs. */
+/* folder keeps the bench packs, and their rank files, between runs. */
 void bench_forward(const char *folder);
 
 #endif

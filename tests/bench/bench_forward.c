@@ -170,8 +170,8 @@ static void all_rows(const char *name, const char *folder, bool plain) {
 }
 
 void bench_forward(const char *folder) {
-    all_rows("wide-exl3", folder, false);
-    all_rows("wide-bf16", folder, true);
+    all_rows("bench-exl3", folder, false);
+    all_rows("bench-bf16", folder, true);
     if (cpu_best_isa() < CPU_AMX)
         printf("forward: profile bf16 by tiles: not run: this machine has no AMX\n");
 }
