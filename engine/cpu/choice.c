@@ -135,6 +135,7 @@ static void best_row(const rows_work *w, uint32_t row, uint32_t worker) {
             w->steps->draw(&t);
             value = drawn;
         }
+        if (begin > 0 && !w->steps->beats(value, t.n, best[0])) continue;
         for (uint32_t k = 0; k < t.n; k++) {
             bool nan = topk_is_nan(value[k]);
             if (begin + k > 0 && !nan && !(value[k] > best[0])) continue;

@@ -55,6 +55,8 @@ typedef struct rows_steps {
     /* x = sqrt(softplus(x)). */
     void (*affinity)(float *x, size_t n);
     void (*draw)(const rows_draw *t);
+    /* Is one of x [n] above `best`, or a NaN? */
+    bool (*beats)(const float *x, size_t n, float best);
 } rows_steps;
 
 extern const rows_steps rows_plain;

@@ -281,7 +281,21 @@ static void draw(const rows_draw *t) {
     IN_PIECES(t->n, k, draw_piece(t, k, count));
 }
 
-const rows_steps ROWS_STEPS = {squares, scale, angles, turn,     mix, collapse,
-                               post,    gate,  add,    affinity, draw};
+ROWS_INLINE void beats_piece(const float *x, size_t count, float best, uint32_t any[LANES]) {
+    for (size_t i = 0; i < count; i++)
+        any[i] = x[i] <= best ? any[i] : 1;
+}
+
+static bool beats(const float *x, size_t n, float best) {
+    uint32_t any[LANES] = {0};
+    uint32_t all = 0;
+    IN_PIECES(n, k, beats_piece(x + k, count, best, any));
+    for (size_t i = 0; i < LANES; i++)
+        all |= any[i];
+    return all != 0;
+}
+
+const rows_steps ROWS_STEPS = {squares, scale, angles, turn,     mix,  collapse,
+                               post,    gate,  add,    affinity, draw, beats};
 
 #endif
