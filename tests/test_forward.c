@@ -78,11 +78,66 @@ static void trellis_weights_give_the_golden_numbers(check_case *t) {
     check_pack(t, "tiny-exl3");
 }
 
+/* ---- the profile that rounds what enters a product ---- */
+
+static double rms_distance(const float *a, const float *b, size_t count) {
+    double sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+    return sqrt(sum / (double)count);
+}
+
+/* Ours may lie 1.3 times as far from float64 as the publisher's own bf16 does. */
+static void check_rounded(check_case *t, const char *name) {
+    static float logits[FORWARD_IDS_MAX * FORWARD_VOCAB];
+    forward_golden g = {0};
+    golden_file rounded = {0};
+    char path[512];
+    tf_pack *pack = forward_pack(t, name);
+    tf_model_options o = {.profile = TF_PROFILE_BF16};
+    if (pack == NULL) return;
+    snprintf(path, sizeof path, TF_SOURCE_DIR "/tests/golden/%s/expected-bf16.safetensors", name);
+    tf_model *m = forward_open(t, pack, 1, NULL, &o);
+    bool held =
+        m != NULL && forward_golden_open(t, name, &g) && CHECK(t, golden_open(path, &rounded));
+    for (uint32_t p = 0; held && p < FORWARD_PROMPTS; p++) {
+        char key[64];
+        tf_error err = {0};
+        golden_tensor publisher;
+        uint32_t length = forward_lengths[p];
+        size_t count = (size_t)length * FORWARD_VOCAB;
+        snprintf(key, sizeof key, "prefill.%u.logits", length);
+        const float *exact = forward_golden_floats(t, &g, key);
+        snprintf(key, sizeof key, "bf16.prefill.%u.logits", length);
+        held = golden_find(&rounded, key, &publisher) && exact != NULL &&
+               tf_model_reset(m, 0, &err) == TF_OK &&
+               tf_model_prefill(m, 0, g.prompt[p], length, logits, NULL, &err) == TF_OK;
+        if (!CHECK(t, held)) break;
+        double ours = rms_distance(logits, exact, count);
+        double theirs = rms_distance((const float *)(const void *)publisher.data, exact, count);
+        check_note(t, "prompt of %u: %.4f from float64, the publisher's bf16 %.4f", length, ours,
+                   theirs);
+        CHECK(t, ours <= 1.3 * theirs);
+        CHECK(t, ours > 1e-4); /* it does round */
+    }
+    golden_close(&rounded);
+    forward_golden_close(&g);
+    tf_model_close(m);
+    tf_pack_close(pack);
+}
+
+static void the_rounded_profile_is_as_near_as_the_publishers(check_case *t) {
+    check_rounded(t, "tiny-bf16");
+    check_rounded(t, "tiny-exl3");
+}
+
 int main(int argc, char **argv) {
     static const check_entry cases[] = {
         {"forward/plain-weights-give-the-golden-numbers", plain_weights_give_the_golden_numbers},
         {"forward/trellis-weights-give-the-golden-numbers",
          trellis_weights_give_the_golden_numbers},
+        {"forward/the-rounded-profile-is-as-near-as-the-publishers",
+         the_rounded_profile_is_as_near_as_the_publishers},
     };
     return check_main(argc, argv, cases, COUNT(cases));
 }
