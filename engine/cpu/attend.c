@@ -14,15 +14,6 @@ static const attend_steps *steps_of(cpu_isa isa) {
     return &attend_plain;
 }
 
-/* Heads [16] of a row's queries with the heads in the lanes: q [heads, dim] to out [dim][16]. */
-static void turn_heads(const float *q, uint32_t heads, uint32_t dim, float *out) {
-    memset(out, 0, (size_t)dim * ATTEND_LANES * sizeof *out);
-    for (uint32_t h = 0; h < heads; h++) {
-        for (uint32_t k = 0; k < dim; k++)
-            out[k * ATTEND_LANES + h] = q[(size_t)h * dim + k];
-    }
-}
-
 static uint32_t groups_of(uint32_t heads) {
     return (heads + ATTEND_LANES - 1) / ATTEND_LANES;
 }
@@ -114,9 +105,10 @@ static void attend_one(void *context, size_t index, uint32_t worker) {
     list_keys(a, j->rows, row, &list);
     t.keys = list.keys;
     t.count = list.count;
-    turn_heads(port_f32(&a->q, row) + (size_t)begin * dim, t.heads, dim, q);
     memcpy(sink, (const float *)a->sink.data + begin, t.heads * sizeof *sink);
-    steps_of(j->d->isa)->attend(&t);
+    const attend_steps *steps = steps_of(j->d->isa);
+    steps->turn(port_f32(&a->q, row) + (size_t)begin * dim, t.heads, dim, q);
+    steps->attend(&t);
 }
 
 tf_status cpu_attend(cpu_device *d, const port_launch *l, tf_error *err) {
@@ -157,10 +149,11 @@ static void score_keys(const scores_job *j, uint32_t row, uint32_t begin, uint32
     float *q = cpu_scratch(j->d, worker);
     float *w = q + (size_t)groups * ATTEND_LANES * dim;
     const float *keys[ATTEND_LANES];
+    const attend_steps *steps = steps_of(j->d->isa);
     for (uint32_t g = 0; g < groups; g++) {
         uint32_t first = g * ATTEND_LANES;
         uint32_t n = heads - first < ATTEND_LANES ? heads - first : ATTEND_LANES;
-        turn_heads(port_f32(&a->q, row) + (size_t)first * dim, n, dim, q + (size_t)first * dim);
+        steps->turn(port_f32(&a->q, row) + (size_t)first * dim, n, dim, q + (size_t)first * dim);
     }
     for (uint32_t h = 0; h < heads; h++)
         w[h] = port_f32(&a->weights, row)[h] * (float)a->scale;
@@ -170,7 +163,7 @@ static void score_keys(const scores_job *j, uint32_t row, uint32_t begin, uint32
             keys[i] = port_state_row(&a->keys, port_slot(&a->where, row),
                                      (k + i) % (uint64_t)a->capacity);
         index_task t = {keys, count, dim, groups, q, w, heads, port_f32(&a->y, row) + k};
-        steps_of(j->d->isa)->index(&t);
+        steps->index(&t);
     }
 }
 

@@ -3,7 +3,8 @@
  * Idea: sixteen heads in the lanes: one key row serves them all.  A score sums its dims as the
  * canonical dot does, even and odd chains of 32; weights and their sum follow the keys in order; values
  * have dims in the lanes and follow the keys too.
- * Idea: the same source is compiled for every instruction set; no sum crosses lanes, so none differs.
+ * Idea: attend_plain.c is the definition; the others hold the same sums in wider registers, more keys
+ * and heads at once: no sum crosses lanes, so none differs.
  * Trap: the sink takes part in the maximum and in the sum, and has no value. */
 #ifndef TF_ENGINE_CPU_ATTEND_H
 #define TF_ENGINE_CPU_ATTEND_H
@@ -25,7 +26,7 @@ typedef struct attend_task {
 
 /* Index scores of up to 16 keys. */
 typedef struct index_task {
-    const float *const *keys; /* [16]; those from `count` on repeat one that is there */
+    const float *const *keys; /* [count] */
     uint32_t count, dim, groups;
     const float *q;       /* [groups][dim][16] heads in the lanes */
     const float *weights; /* [groups * 16], scale folded in; absent heads are 0 */
@@ -34,6 +35,8 @@ typedef struct index_task {
 } index_task;
 
 typedef struct attend_steps {
+    /* Heads into the lanes: q [heads, dim] to out [dim][16]; absent heads are 0. */
+    void (*turn)(const float *q, uint32_t heads, uint32_t dim, float *out);
     void (*attend)(const attend_task *t);
     void (*index)(const index_task *t);
 } attend_steps;
