@@ -31,11 +31,11 @@ static const struct {
     truth want;
     double low; /* asked for x >= low alone */
 } functions[] = {
-    {"exp", fm_exp, exp, -INFINITY},    {"log", fm_log, log, 0.0},
-    {"log1p", fm_log1p, log1p, 0.0},    {"sigmoid", fm_sigmoid, sigmoid, -INFINITY},
-    {"silu", fm_silu, silu, -INFINITY}, {"softplus", fm_softplus, softplus, -INFINITY},
-    {"rsqrt", fm_rsqrt, rsqrt, 0.0},    {"sin", fm_sin, sin, -INFINITY},
-    {"cos", fm_cos, cos, -INFINITY},
+    {"exp", fm_exp, exp, -HUGE_VAL},    {"log", fm_log, log, 0.0},
+    {"log1p", fm_log1p, log1p, 0.0},    {"sigmoid", fm_sigmoid, sigmoid, -HUGE_VAL},
+    {"silu", fm_silu, silu, -HUGE_VAL}, {"softplus", fm_softplus, softplus, -HUGE_VAL},
+    {"rsqrt", fm_rsqrt, rsqrt, 0.0},    {"sin", fm_sin, sin, -HUGE_VAL},
+    {"cos", fm_cos, cos, -HUGE_VAL},
 };
 
 #define LEAST_NORMAL 1.1754943508222875e-38
