@@ -1,4 +1,5 @@
 /* Attention, its rings and its choice of rows (engine/cpu attend, ring, topk). */
+#include "engine/canon/flush.h"
 #include "engine/cpu/attend.h"
 #include "engine/cpu/topk.h"
 #include "engine/cpu/where.h"
@@ -392,6 +393,126 @@ static void fetched_rows_are_those_of_their_positions(check_case *t) {
     if (d != NULL) d->ops->close(d);
 }
 
+/* ---- the inner loops, of every shape ---- */
+
+#define KEYS_MAX 40u
+#define DIM_MAX  200u
+
+typedef struct shape {
+    float q[2][DIM_MAX][ATTEND_LANES], keys[KEYS_MAX][DIM_MAX], sink[ATTEND_LANES];
+    const float *at[KEYS_MAX];
+    uint32_t dim, count, heads;
+} shape;
+
+static void make_shape(check_random *r, shape *s, uint32_t round) {
+    static const uint32_t dims[] = {1, 2, 7, 16, 31, 33, 40, 63, 64, 65, 80, 100, 128, 200};
+    s->dim = dims[round % COUNT(dims)];
+    s->count = 1 + (uint32_t)check_below(r, KEYS_MAX);
+    s->heads = 1 + (uint32_t)check_below(r, ATTEND_LANES);
+    launch_fill(r, s->q[0][0], 2 * DIM_MAX * ATTEND_LANES, round % 2 == 1);
+    launch_fill(r, s->keys[0], KEYS_MAX * DIM_MAX, round % 3 == 2);
+    launch_fill(r, s->sink, ATTEND_LANES, false);
+    for (uint32_t j = 0; j < s->count; j++)
+        s->at[j] = s->keys[check_below(r, KEYS_MAX)];
+}
+
+static void attend_shape(const attend_steps *steps, const shape *s, float *y) {
+    static float scores[KEYS_MAX * ATTEND_LANES];
+    attend_task t = {.keys = s->at,
+                     .count = s->count,
+                     .dim = s->dim,
+                     .scale = 0.2f,
+                     .q = s->q[0][0],
+                     .scores = scores,
+                     .sink = s->sink,
+                     .heads = s->heads,
+                     .y = y};
+    steps->attend(&t);
+}
+
+static void index_shape(const attend_steps *steps, const shape *s, float *y) {
+    float weights[2 * ATTEND_LANES] = {0};
+    uint32_t heads = s->heads + ATTEND_LANES;
+    uint32_t count = s->count < ATTEND_LANES ? s->count : ATTEND_LANES;
+    memcpy(weights, s->keys[0], (heads < s->dim ? heads : s->dim) * sizeof *weights);
+    index_task t = {s->at, count, s->dim, 2, s->q[0][0], weights, heads, y};
+    /* Groups stand side by side. */
+    static float q[2 * DIM_MAX * ATTEND_LANES];
+    for (uint32_t g = 0; g < 2; g++)
+        memcpy(q + (size_t)g * s->dim * ATTEND_LANES, s->q[g],
+               (size_t)s->dim * ATTEND_LANES * sizeof *q);
+    t.q = q;
+    steps->index(&t);
+}
+
+static const attend_steps *level(size_t i) {
+#if defined(__x86_64__)
+    if (i == 1 && cpu_best_isa() >= CPU_AVX2) return &attend_avx2;
+    if (i == 2 && cpu_best_isa() >= CPU_AVX512) return &attend_avx512;
+#endif
+    return i == 0 ? &attend_plain : NULL;
+}
+
+/* What is past the end of y stays as it is. */
+static void every_shape_has_the_bits_of_the_definition(check_case *t) {
+    enum {
+        SIZE = ATTEND_LANES * DIM_MAX + 16
+    };
+    static shape s;
+    static float want[3][SIZE];
+    static float got[3][SIZE];
+    check_random r = check_seed(t);
+    uint64_t mode = flush_begin();
+    for (uint32_t round = 0; round < 300; round++) {
+        make_shape(&r, &s, round);
+        memset(want, 0x7e, sizeof want);
+        attend_shape(&attend_plain, &s, want[0]);
+        index_shape(&attend_plain, &s, want[1]);
+        attend_plain.turn(s.keys[0], s.heads, s.dim < 12 ? s.dim : 12, want[2]);
+        for (size_t i = 1; level(i) != NULL; i++) {
+            memset(got, 0x7e, sizeof got);
+            attend_shape(level(i), &s, got[0]);
+            index_shape(level(i), &s, got[1]);
+            level(i)->turn(s.keys[0], s.heads, s.dim < 12 ? s.dim : 12, got[2]);
+            for (uint32_t k = 0; k < 3; k++)
+                CHECKF(t, memcmp(got[k], want[k], sizeof got[k]) == 0,
+                       "level %zu, function %u: %u keys of %u, %u heads", i, k, s.count, s.dim,
+                       s.heads);
+        }
+    }
+    flush_restore(mode);
+}
+
+/* Scores of thousands, of either sign: the best key alone is what comes out. */
+static void great_scores_do_not_overflow(check_case *t) {
+    static shape s;
+    float y[ATTEND_LANES * DIM_MAX];
+    check_random r = check_seed(t);
+    for (uint32_t round = 0; round < 40; round++) {
+        make_shape(&r, &s, 5);
+        s.count = 3;
+        s.heads = ATTEND_LANES;
+        for (uint32_t i = 0; i < ATTEND_LANES; i++) {
+            s.sink[i] = round % 2 == 0 ? -2000.0f : 0.0f;
+            for (uint32_t k = 0; k < s.dim; k++)
+                s.q[0][k][i] = k == 0 ? 1.0f : 0.0f;
+        }
+        /* Where all are far below 0, the sink is too. */
+        for (uint32_t j = 0; j < 3; j++) {
+            for (uint32_t k = 0; k < s.dim; k++)
+                s.keys[j][k] = (float)j;
+            s.keys[j][0] = (round % 2 == 0 ? -5000.0f : 50000.0f) + 400.0f * (float)j;
+            s.at[j] = s.keys[j];
+        }
+        for (size_t i = 0; i < 3 && level(i) != NULL; i++) {
+            attend_shape(level(i), &s, y);
+            for (uint32_t h = 0; h < ATTEND_LANES; h++)
+                CHECKF(t, y[h * s.dim + 1] == 2.0f, "level %zu, round %u: %g", i, round,
+                       (double)y[h * s.dim + 1]);
+        }
+    }
+}
+
 int main(int argc, char **argv) {
     static const check_entry cases[] = {
         {"attend/outputs-are-the-softmax-over-rows-window-and-sink",
@@ -401,6 +522,9 @@ int main(int argc, char **argv) {
         {"attend/chunks-give-the-bits-of-single-rows", chunks_give_the_bits_of_single_rows},
         {"attend/rows-of-several-requests-do-not-meet", rows_of_several_requests_do_not_meet},
         {"attend/a-draft-block-sees-all-of-its-rows", a_draft_block_sees_all_of_its_rows},
+        {"attend/every-shape-has-the-bits-of-the-definition",
+         every_shape_has_the_bits_of_the_definition},
+        {"attend/great-scores-do-not-overflow", great_scores_do_not_overflow},
         {"ring/compressed-rows-are-stored-where-pairs-close",
          compressed_rows_are_stored_where_pairs_close},
         {"ring/pairs-close-over-steps-as-within-one", pairs_close_over_steps_as_within_one},

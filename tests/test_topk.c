@@ -226,6 +226,26 @@ static void a_nan_is_refused_by_name(check_case *t) {
     CHECKF(t, strstr(err.found, "7") != NULL, "%s", err.found);
 }
 
+/* At ratio 2 a row is in sight from its second position on. */
+static void an_open_pair_is_out_of_sight(check_case *t) {
+    float scores[KEYS] = {1, 2, 3, 4, 5, 6};
+    device *d = launch_device(t, NULL, 1);
+    for (int64_t position = 0; d != NULL && position < 12; position++) {
+        int32_t rows[6];
+        args_topk a = {.scores = launch_2(scores, DTYPE_F32, 1, KEYS),
+                       .block = BLOCK,
+                       .ratio = 2,
+                       .topk = 6,
+                       .where = {NULL, 0, &position, 0},
+                       .y = launch_2(rows, DTYPE_I32, 1, 6)};
+        launch_run(t, d, CALL_TOPK, 1, &a);
+        for (int32_t k = 0; k < 6; k++)
+            CHECKF(t, rows[k] == (2 * k + 1 <= position ? k : -1), "position %lld: rows[%d] is %d",
+                   (long long)position, k, rows[k]);
+    }
+    if (d != NULL) d->ops->close(d);
+}
+
 /* ---- many rows ---- */
 
 #define WIDE  4096u
@@ -305,6 +325,7 @@ int main(int argc, char **argv) {
         {"topk/few-rows-are-all-chosen-and-none-is-invented",
          few_rows_are_all_chosen_and_none_is_invented},
         {"topk/a-nan-is-refused-by-name", a_nan_is_refused_by_name},
+        {"topk/an-open-pair-is-out-of-sight", an_open_pair_is_out_of_sight},
         {"topk/rows-choose-for-themselves-on-every-thread",
          rows_choose_for_themselves_on_every_thread},
         {"topk/of-several-nans-the-first-is-named", of_several_nans_the_first_is_named},
