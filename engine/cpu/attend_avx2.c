@@ -157,4 +157,4 @@ static void add_relus(const float *s, const float *w, uint32_t heads, float *acc
 }
 
 #define ATTEND_STEPS attend_avx2
-#include "engine/cpu/attend_impl.h"
+#include "engine/cpu/attend_impl.def"

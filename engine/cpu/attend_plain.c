@@ -55,4 +55,4 @@ static void add_relus(const float *s, const float *w, uint32_t heads, float *acc
 }
 
 #define ATTEND_STEPS attend_plain
-#include "engine/cpu/attend_impl.h"
+#include "engine/cpu/attend_impl.def"
