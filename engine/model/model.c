@@ -108,12 +108,19 @@ tf_status tf_model_open(const tf_pack *pack, const tf_split *split, const tf_mod
     return TF_OK;
 }
 
+/* Models that a hung rank may still be using; known, so that they are no leak. */
+static tf_model *left_behind;
+
 void tf_model_close(tf_model *m) {
     if (m == NULL) return;
     /* A rank that was left behind may still be using what would be freed. */
     bool lost = m->crew != NULL && crew_is_lost(m->crew);
     crew_close(m->crew);
-    if (lost) return;
+    if (lost) {
+        m->left_before = left_behind;
+        left_behind = m;
+        return;
+    }
     for (uint32_t i = 0; i < m->count; i++) {
         rank_close(m->ranks[i]);
         if (m->ends[i] != NULL) m->ends[i]->ops->close(m->ends[i]);

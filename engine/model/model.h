@@ -28,6 +28,7 @@ struct tf_model {
     slot *slots;    /* [options.slots] */
     uint32_t steps; /* done so far */
     bool broken;
+    struct tf_model *left_before; /* of those whose rank was left behind: they stay */
     /* Rows of the step in hand, [options.rows] each. */
     int32_t *ids, *row_slots;
     int64_t *positions, *seeds;
