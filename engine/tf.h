@@ -216,7 +216,7 @@ void tf_model_close(tf_model *model);
 /* Positions of a slot start at 0.  After a failure other than a refused argument only close is open. */
 uint32_t tf_model_length(const tf_model *model, uint32_t slot);
 uint32_t tf_model_vocab(const tf_model *model);
-/* The rank whose process this is, and whether it is rank 0's: the one that should print. */
+/* The rank of this process, 0 where all ranks are in it; rank 0 should print. */
 uint32_t tf_model_rank(const tf_model *model);
 /* Forgets the request. */
 tf_status tf_model_reset(tf_model *model, uint32_t slot, tf_error *err);

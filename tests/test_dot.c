@@ -109,7 +109,7 @@ static void every_code_is_exact(check_case *t) {
             float want[DOT_SUB * DOT_BLOCK];
             for (uint32_t k = 0; k < 1024; k += DOT_SUB) {
                 dot_slab out = {.panels = 8, .stride = DOT_BLOCK, .count = DOT_SUB};
-                steps->widen(&w, 0, k, slab, &out);
+                dot_widen(steps, &w, 0, k, slab, &out);
                 for (uint32_t e = 0; e < DOT_SUB * DOT_BLOCK; e++)
                     want[e] = f32_from_f16(codes[k * 128 + e]);
                 if (!linear_same(t, out.w, want, COUNT(want), isas[i])) break;

@@ -105,7 +105,7 @@ static void every_call_of_the_list_runs_once_in_order(check_case *t) {
             CHECK(t, exec_run(b.exec, list, &err) == TF_OK);
             CHECK_U64(t, b.seen, b.walked->count);
         }
-        exec_drop(b.exec, list);
+        exec_drop(list);
     }
     end(&b);
 }
@@ -127,8 +127,8 @@ static void lists_bound_before_find_moved_memory(check_case *t) {
         CHECK(t, exec_run(b.exec, small, &err) == TF_OK);
         tokens[1] = *(int32_t *)exec_named(b.exec, "out.tokens");
         CHECK_U64(t, tokens[1], tokens[0]);
-        exec_drop(b.exec, small);
-        exec_drop(b.exec, large);
+        exec_drop(small);
+        exec_drop(large);
     }
     end(&b);
 }
@@ -143,7 +143,7 @@ static void a_walk_takes_no_memory(check_case *t) {
         uint64_t taken = mem_count();
         CHECK(t, exec_run(b.exec, list, &err) == TF_OK);
         CHECK_U64(t, mem_count(), taken);
-        exec_drop(b.exec, list);
+        exec_drop(list);
     }
     end(&b);
 }
@@ -164,7 +164,7 @@ static void phases_share_one_state_of_disjoint_roles(check_case *t) {
         CHECK_U64(t, (char *)exec_state(b.exec, 1) - (char *)exec_state(b.exec, 0),
                   exec_state_bytes(b.exec));
         for (size_t i = 0; i < COUNT(lists); i++)
-            exec_drop(b.exec, lists[i]);
+            exec_drop(lists[i]);
     }
     end(&b);
 }
@@ -180,8 +180,8 @@ static void opening_reads_no_payload_and_a_weight_is_read_once(check_case *t) {
         CHECK(t, read > 0 && read <= weights_bytes(b.weights));
         exec_list *more = bound(&b, PHASE_PREFILL, 9);
         CHECK_U64(t, weights_bytes_read(b.weights), read);
-        exec_drop(b.exec, list);
-        exec_drop(b.exec, more);
+        exec_drop(list);
+        exec_drop(more);
     }
     end(&b);
 }
@@ -205,7 +205,7 @@ static void loading_can_be_stopped(check_case *t) {
         err = (tf_error){0};
         weights_progress(b.weights, NULL, NULL);
         list = bound(&b, PHASE_DECODE, 1);
-        exec_drop(b.exec, list);
+        exec_drop(list);
     }
     end(&b);
 }

@@ -68,6 +68,13 @@ void text_i64(tf_text *text, int64_t value) {
     text_u64(text, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
 }
 
+void text_i32s(tf_text *text, const int32_t *values, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (i > 0) text_char(text, ',');
+        text_i64(text, values[i]);
+    }
+}
+
 void text_hex(tf_text *text, const uint8_t *bytes, size_t n) {
     static const char digits[] = "0123456789abcdef";
     for (size_t i = 0; i < n; i++) {
@@ -147,6 +154,13 @@ void text_json(tf_text *text, const char *string) {
 
 const char *text_str(const tf_text *text) {
     return text->data == NULL ? "" : text->data;
+}
+
+uint32_t text_hash(const char *string) {
+    uint32_t hash = 2166136261u;
+    for (; *string != '\0'; string++)
+        hash = (hash ^ (uint8_t)*string) * 16777619u;
+    return hash;
 }
 
 tf_status text_done(const tf_text *text, tf_error *err) {

@@ -30,10 +30,14 @@ void text_hex(tf_text *text, const uint8_t *bytes, size_t n);
 /* Shortest decimal that reads back to the same bits ("0.5"); nan and inf as words. */
 void text_f64(tf_text *text, double value);
 void text_print(tf_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* "0,12,7". */
+void text_i32s(tf_text *text, const int32_t *values, uint32_t count);
 /* A JSON string with quotes and escapes; bytes that are not UTF-8 become U+FFFD. */
 void text_json(tf_text *text, const char *string);
 /* The text, never NULL ("" when nothing was added). Borrowed until the next call. */
 const char *text_str(const tf_text *text);
+/* 32 bits of a string (FNV-1a), for tables in memory: never recorded, and no digest. */
+uint32_t text_hash(const char *string);
 /* Fails with text-broken when any write was lost. */
 tf_status text_done(const tf_text *text, tf_error *err);
 

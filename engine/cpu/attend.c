@@ -5,15 +5,6 @@
 
 #include <string.h>
 
-static const attend_steps *steps_of(cpu_isa isa) {
-#if defined(__x86_64__)
-    if (isa == CPU_AVX2) return &attend_avx2;
-    if (isa >= CPU_AVX512) return &attend_avx512;
-#endif
-    (void)isa;
-    return &attend_plain;
-}
-
 static uint32_t groups_of(uint32_t heads) {
     return (heads + ATTEND_LANES - 1) / ATTEND_LANES;
 }
@@ -106,7 +97,7 @@ static void attend_one(void *context, size_t index, uint32_t worker) {
     t.keys = list.keys;
     t.count = list.count;
     memcpy(sink, (const float *)a->sink.data + begin, t.heads * sizeof *sink);
-    const attend_steps *steps = steps_of(j->d->isa);
+    const attend_steps *steps = CPU_STEPS(attend, j->d->isa);
     steps->turn(port_f32(&a->q, row) + (size_t)begin * dim, t.heads, dim, q);
     steps->attend(&t);
 }
@@ -149,7 +140,7 @@ static void score_keys(const scores_job *j, uint32_t row, uint32_t begin, uint32
     float *q = cpu_scratch(j->d, worker);
     float *w = q + (size_t)groups * ATTEND_LANES * dim;
     const float *keys[ATTEND_LANES];
-    const attend_steps *steps = steps_of(j->d->isa);
+    const attend_steps *steps = CPU_STEPS(attend, j->d->isa);
     for (uint32_t g = 0; g < groups; g++) {
         uint32_t first = g * ATTEND_LANES;
         uint32_t n = heads - first < ATTEND_LANES ? heads - first : ATTEND_LANES;
@@ -171,7 +162,7 @@ static void scores_one(void *context, size_t index, uint32_t worker) {
     const scores_job *j = context;
     uint32_t row = (uint32_t)(index / j->blocks);
     uint32_t begin = (uint32_t)(index % j->blocks) * SCORES_KEYS;
-    uint32_t visible = (uint32_t)((port_position(&j->a->where, row) + 1) / j->a->ratio);
+    uint32_t visible = where_visible(&j->a->where, row, j->a->ratio);
     uint32_t end = begin + SCORES_KEYS < visible ? begin + SCORES_KEYS : visible;
     if (begin < end) score_keys(j, row, begin, end, worker);
 }
@@ -182,7 +173,7 @@ tf_status cpu_scores(cpu_device *d, const port_launch *l, tf_error *err) {
     uint64_t products = 0;
     (void)err;
     for (uint32_t i = 0; i < l->rows; i++)
-        products += (uint64_t)((port_position(&a->where, i) + 1) / a->ratio);
+        products += where_visible(&a->where, i, a->ratio);
     dot_run(d, (size_t)l->rows * job.blocks, products * a->q.shape[1] * a->q.shape[2], scores_one,
             &job);
     return TF_OK;

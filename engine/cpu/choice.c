@@ -11,12 +11,6 @@
 
 #include <string.h>
 
-static tf_status refuse_nan(const port_launch *l, uint32_t row, uint32_t index, tf_error *err) {
-    tf_fail(err, TF_W_NOT_A_NUMBER, "%s: choosing for row %u", l->name, row);
-    tf_found(err, "a NaN at %u", index);
-    return tf_expected(err, "numbers");
-}
-
 /* ---- experts ---- */
 
 static size_t route_keys_bytes(const args_route *a) {
@@ -89,7 +83,7 @@ static tf_status refuse_expert(const cpu_device *d, const port_launch *l, uint32
     uint32_t e = 0;
     while (!topk_is_nan(scores[e] + bias[e]))
         e++;
-    return refuse_nan(l, row, e, err);
+    return topk_refuse_nan(l, row, e, err);
 }
 
 tf_status cpu_route(cpu_device *d, const port_launch *l, tf_error *err) {
@@ -152,7 +146,7 @@ tf_status cpu_best(cpu_device *d, const port_launch *l, tf_error *err) {
     rows_run(&w, a->logits.shape[1]);
     for (uint32_t i = 0; i < l->rows; i++) {
         const float *best = port_f32(&a->y, i);
-        if (topk_is_nan(best[0])) return refuse_nan(l, i, (uint32_t)best[1], err);
+        if (topk_is_nan(best[0])) return topk_refuse_nan(l, i, (uint32_t)best[1], err);
     }
     return TF_OK;
 }
@@ -165,7 +159,7 @@ tf_status cpu_pick(cpu_device *d, const port_launch *l, tf_error *err) {
         const float *best = port_f32(&a->x, 0) + i * a->x.stride[1];
         for (uint32_t r = 0; r < a->x.shape[0]; r++) {
             const float *own = port_f32(&a->x, r) + i * a->x.stride[1];
-            if (topk_is_nan(own[0])) return refuse_nan(l, i, r, err);
+            if (topk_is_nan(own[0])) return topk_refuse_nan(l, i, r, err);
             if (own[0] > best[0]) best = own;
         }
         *port_i32(&a->y, i) = (int32_t)best[1];

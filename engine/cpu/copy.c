@@ -11,17 +11,8 @@ tf_status cpu_embed(cpu_device *d, const port_launch *l, tf_error *err) {
     for (uint32_t i = 0; i < l->rows; i++) {
         int64_t row = *port_i32(&a->ids, i) - a->first;
         if (row < 0 || row >= a->w.shape[0]) continue;
-        size_t columns = a->w.shape[1];
-        float *y = port_f32(&a->y, i);
-        size_t at = (size_t)row * a->w.stride[0];
-        if (a->w.dtype == DTYPE_F32) {
-            memcpy(y, (const float *)a->w.data + at, columns * sizeof *y);
-            continue;
-        }
-        const uint16_t *w = (const uint16_t *)a->w.data + at;
-        bool bf16 = a->w.dtype == DTYPE_BF16;
-        for (size_t c = 0; c < columns; c++)
-            y[c] = bf16 ? f32_from_bf16(w[c]) : f32_from_f16(w[c]);
+        size_t at = (size_t)row * a->w.stride[0] * dtype_bytes(a->w.dtype);
+        dtype_widen(a->w.dtype, (const char *)a->w.data + at, a->w.shape[1], port_f32(&a->y, i));
     }
     return TF_OK;
 }

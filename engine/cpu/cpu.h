@@ -60,6 +60,14 @@ tf_status cpu_open(const device_settings *settings, device **out, tf_error *err)
 /* Has the kind a kernel? */
 bool cpu_has(call_kind kind);
 
+/* A room's inner loops: `room`_plain is their definition, the others equal it in wider registers. */
+#if defined(__x86_64__)
+#define CPU_STEPS(room, isa) \
+    ((isa) >= CPU_AVX512 ? &room##_avx512 : (isa) == CPU_AVX2 ? &room##_avx2 : &room##_plain)
+#else
+#define CPU_STEPS(room, isa) ((void)(isa), &room##_plain)
+#endif
+
 /* ---- kernels ---- */
 #define PLAIN(NAME, run) tf_status run(cpu_device *d, const port_launch *l, tf_error *err);
 #define KERNEL(NAME, run, need)                                                \

@@ -10,12 +10,7 @@
 #define TEAM_PRODUCTS (1u << 18)
 
 const dot_steps *dot_steps_of(cpu_isa isa) {
-#if defined(__x86_64__)
-    if (isa >= CPU_AVX512) return &dot_avx512;
-    if (isa == CPU_AVX2) return &dot_avx2;
-#endif
-    (void)isa;
-    return &dot_plain;
+    return CPU_STEPS(dot, isa);
 }
 
 void dot_run(const cpu_device *d, size_t jobs, uint64_t products, team_job job, void *context) {
@@ -62,6 +57,20 @@ static uint32_t by_tiles(const cpu_device *d, dot_scratch *s, const dot_task *t,
     return end;
 }
 
+void dot_widen(const dot_steps *steps, const port_linear *w, uint32_t block, uint32_t k,
+               float *slab, dot_slab *out) {
+    out->w = slab;
+    if (w->form == WEIGHT_EXL3) {
+        steps->widen_exl3(w, block, k, slab);
+    } else if (w->dtype == DTYPE_BF16) {
+        steps->widen_bf16(dot_u16_at(w, block, k), out, slab);
+    } else if (w->dtype == DTYPE_F16) {
+        steps->widen_f16(dot_u16_at(w, block, k), out, slab);
+    } else {
+        out->w = dot_f32_at(w, block, k);
+    }
+}
+
 /* Sub-blocks of up to 128 k whose x is ready. */
 static void some_subs(const dot_steps *steps, dot_scratch *s, const dot_task *t, canon_range k,
                       float *acc) {
@@ -78,7 +87,7 @@ static void some_subs(const dot_steps *steps, dot_scratch *s, const dot_task *t,
             continue;
         }
         slab.count = k.end - at < DOT_SUB ? k.end - at : DOT_SUB;
-        steps->widen(w, t->block, at, s->slab, &slab);
+        dot_widen(steps, w, t->block, at, s->slab, &slab);
         steps->multiply(&slab, x, t->rows, acc);
     }
 }
@@ -118,6 +127,38 @@ void dot_whole(const cpu_device *d, void *scratch, const port_linear *w, const d
     }
 }
 
+/* ---- what a call ships ---- */
+
+uint32_t dot_slabs_count(const port_ints *cover) {
+    return cover->values == NULL ? 1 : cover->count / 2;
+}
+
+static canon_range cover_at(const port_ints *cover, uint32_t i) {
+    return (canon_range){(uint32_t)cover->values[2 * i], (uint32_t)cover->values[2 * i + 1]};
+}
+
+canon_range dot_interval(const dot_slabs *s, uint32_t i) {
+    if (s->cover.values != NULL) return cover_at(&s->cover, i);
+    return (canon_range){(uint32_t)s->first_leaf, (uint32_t)(s->first_leaf + s->leaves)};
+}
+
+uint32_t dot_most_leaves(const dot_slabs *s) {
+    uint32_t most = 1;
+    for (uint32_t i = 0; i < dot_slabs_count(&s->cover); i++) {
+        uint32_t leaves = canon_size(dot_interval(s, i));
+        if (leaves > most) most = leaves;
+    }
+    return most;
+}
+
+float *dot_join(float *sums, canon_range own, size_t size) {
+    uint32_t leaves = canon_size(own);
+    if (leaves <= 1) return sums;
+    float *joined = sums + leaves * size;
+    canon_subtrees(sums, own, &own, 1, size, joined);
+    return joined;
+}
+
 /* ---- CALL_DOT ---- */
 
 /* Job: interval, member, block, rows; rows change fastest, so that a block of weights is still near
@@ -126,14 +167,9 @@ typedef struct product {
     const cpu_device *d;
     const args_dot *a;
     uint32_t rows, chunks, blocks;
+    dot_slabs slabs;
     uint32_t intervals;
 } product;
-
-static canon_range interval_of(const args_dot *a, uint32_t i) {
-    if (a->cover.values == NULL)
-        return (canon_range){(uint32_t)a->first_leaf, (uint32_t)(a->first_leaf + a->leaves)};
-    return (canon_range){(uint32_t)a->cover.values[2 * i], (uint32_t)a->cover.values[2 * i + 1]};
-}
 
 static product product_of(const cpu_device *d, const port_launch *l) {
     const args_dot *a = l->args;
@@ -143,24 +179,16 @@ static product product_of(const cpu_device *d, const port_launch *l) {
         .rows = l->rows,
         .chunks = (l->rows + DOT_ROWS - 1) / DOT_ROWS,
         .blocks = panel_blocks(&a->w.members[0]),
-        .intervals = a->cover.values == NULL ? 1 : a->cover.count / 2,
+        .slabs = {a->cover, a->first_leaf, a->leaves},
+        .intervals = dot_slabs_count(&a->cover),
     };
-}
-
-static uint32_t most_leaves(const product *p) {
-    uint32_t most = 1;
-    for (uint32_t i = 0; i < p->intervals; i++) {
-        uint32_t leaves = canon_size(interval_of(p->a, i));
-        if (leaves > most) most = leaves;
-    }
-    return most;
 }
 
 void cpu_dot_need(const cpu_device *d, const port_launch *l, size_t *worker_bytes,
                   size_t *shared_bytes) {
     product p = product_of(d, l);
     size_t rows = p.rows < DOT_ROWS ? p.rows : DOT_ROWS;
-    uint32_t leaves = most_leaves(&p);
+    uint32_t leaves = dot_most_leaves(&p.slabs);
     (void)shared_bytes;
     *worker_bytes = sizeof(dot_scratch) + (leaves + 1u) * rows * DOT_BLOCK * sizeof(float);
 }
@@ -212,7 +240,7 @@ static void do_product(void *context, size_t index, uint32_t worker) {
     for (uint32_t r = 0; r < at.rows; r++)
         x[r] = port_f32(&a->x, at.first + r) + member;
 
-    canon_range own = interval_of(a, at.interval);
+    canon_range own = dot_interval(&p->slabs, at.interval);
     uint32_t leaves = canon_size(own);
     size_t size = (size_t)at.rows * DOT_BLOCK;
     float *sums = (float *)(void *)(s + 1); /* [leaves + 1] of [rows, 128] */
@@ -223,12 +251,7 @@ static void do_product(void *context, size_t index, uint32_t worker) {
         dot_task t = {w, x, at.rows, k, end, at.block};
         dot_leaf(p->d, s, &t, sums + i * size);
     }
-    float *sum = sums;
-    if (leaves > 1) {
-        sum = sums + leaves * size;
-        canon_subtrees(sums, own, &own, 1, size, sum);
-    }
-    put(p, &at, sum);
+    put(p, &at, dot_join(sums, own, size));
 }
 
 tf_status cpu_dot(cpu_device *d, const port_launch *l, tf_error *err) {
@@ -285,8 +308,7 @@ tf_status cpu_reduce(cpu_device *d, const port_launch *l, tf_error *err) {
     reduction r = {d, a, cover, a->cover.count / 2,
                    (a->x.shape[2] + REDUCE_COLUMNS - 1) / REDUCE_COLUMNS};
     for (uint32_t i = 0; i < r.count; i++)
-        cover[i] =
-            (canon_range){(uint32_t)a->cover.values[2 * i], (uint32_t)a->cover.values[2 * i + 1]};
+        cover[i] = cover_at(&a->cover, i);
     float none;
     tf_status status = canon_reduce(&none, cover, r.count, (uint32_t)a->leaves, 0, &none, err);
     if (status != TF_OK) return status;

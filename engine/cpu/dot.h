@@ -50,6 +50,19 @@ typedef struct dot_rows {
 } dot_rows;
 void dot_whole(const cpu_device *d, void *scratch, const port_linear *w, const dot_rows *r);
 
+/* What a call ships of its own leaves: a slab for each interval of the cover, or one of all of them where
+ * there is no cover. */
+typedef struct dot_slabs {
+    port_ints cover; /* begin and end by turns */
+    int64_t first_leaf, leaves;
+} dot_slabs;
+uint32_t dot_slabs_count(const port_ints *cover);
+canon_range dot_interval(const dot_slabs *s, uint32_t i);
+/* Of the widest interval. */
+uint32_t dot_most_leaves(const dot_slabs *s);
+/* sums [leaves + 1][size]: the subtree over the interval's leaves; where one leaf is all, that leaf. */
+float *dot_join(float *sums, canon_range own, size_t size);
+
 /* Runs jobs on the team, or on the calling thread where all of them together are a matter of
  * microseconds; `products` is the number of multiplications. */
 void dot_run(const cpu_device *d, size_t jobs, uint64_t products, team_job job, void *context);

@@ -143,7 +143,8 @@ DOT_INLINE void widen_tiles(const uint16_t *tiles, uint32_t half_bits, exl3_code
     }
 }
 
-static void widen_exl3(const port_linear *w, const uint16_t *tiles, float *slab) {
+static void widen_exl3(const port_linear *w, uint32_t block, uint32_t k, float *slab) {
+    const uint16_t *tiles = dot_tiles_at(w, block, k);
     switch (w->codebook) {
     case EXL3_MUL1:
         widen_tiles(tiles, w->bits2, EXL3_MUL1, slab);
@@ -155,19 +156,6 @@ static void widen_exl3(const port_linear *w, const uint16_t *tiles, float *slab)
     case EXL3_CODEBOOKS:
         widen_tiles(tiles, w->bits2, EXL3_DEFAULT, slab);
         break;
-    }
-}
-
-static void widen(const port_linear *w, uint32_t block, uint32_t k, float *slab, dot_slab *out) {
-    out->w = slab;
-    if (w->form == WEIGHT_EXL3) {
-        widen_exl3(w, dot_tiles_at(w, block, k), slab);
-    } else if (w->dtype == DTYPE_BF16) {
-        widen_bf16(dot_u16_at(w, block, k), out, slab);
-    } else if (w->dtype == DTYPE_F16) {
-        widen_f16(dot_u16_at(w, block, k), out, slab);
-    } else {
-        out->w = dot_f32_at(w, block, k);
     }
 }
 
@@ -340,7 +328,9 @@ const dot_steps dot_avx2 = {
     .turn_in = turn_in,
     .turn_out = turn_out,
     .round_bf16 = round_bf16,
-    .widen = widen,
+    .widen_bf16 = widen_bf16,
+    .widen_f16 = widen_f16,
+    .widen_exl3 = widen_exl3,
     .multiply = multiply,
     .one_row = one_row,
     .add_weighted = add_weighted,

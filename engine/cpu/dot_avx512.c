@@ -87,19 +87,6 @@ static void widen_f16(const uint16_t *from, const dot_slab *s, float *slab) {
     }
 }
 
-static void widen(const port_linear *w, uint32_t block, uint32_t k, float *slab, dot_slab *out) {
-    out->w = slab;
-    if (w->form == WEIGHT_EXL3) {
-        dot_exl3_widen_avx512(w, block, k, slab);
-    } else if (w->dtype == DTYPE_BF16) {
-        widen_bf16(dot_u16_at(w, block, k), out, slab);
-    } else if (w->dtype == DTYPE_F16) {
-        widen_f16(dot_u16_at(w, block, k), out, slab);
-    } else {
-        out->w = dot_f32_at(w, block, k);
-    }
-}
-
 /* ---- products ---- */
 
 /* Chains over k = first, first + 2, ... of R rows and 16 * P outputs. */
@@ -278,7 +265,9 @@ const dot_steps dot_avx512 = {
     .turn_in = turn_in,
     .turn_out = turn_out,
     .round_bf16 = round_bf16,
-    .widen = widen,
+    .widen_bf16 = widen_bf16,
+    .widen_f16 = widen_f16,
+    .widen_exl3 = dot_exl3_widen_avx512,
     .multiply = multiply,
     .one_row = one_row,
     .add_weighted = add_weighted,

@@ -23,9 +23,11 @@ typedef struct dot_steps {
     void (*turn_out)(float *y, const float *svh);
     /* To bf16 and back; y may be x. */
     void (*round_bf16)(const float *x, uint32_t count, float *y);
-    /* Weights k to k + count - 1 of a block, into `slab`, or where they already lie as f32. */
-    void (*widen)(const port_linear *w, uint32_t block, uint32_t k, float *slab, dot_slab *out);
-    /* Both for one row, a whole sub-block and a whole block of exl3 or bf16 weights, which go into the
+    /* A sub-block of stored weights to f32: slab [count, stride]. */
+    void (*widen_bf16)(const uint16_t *from, const dot_slab *s, float *slab);
+    void (*widen_f16)(const uint16_t *from, const dot_slab *s, float *slab);
+    void (*widen_exl3)(const port_linear *w, uint32_t block, uint32_t k, float *slab);
+    /* That and the product for one row, a whole sub-block and a whole block of exl3 or bf16 weights, which go into the
      * sums as they are read.  NULL: not here. */
     void (*one_row)(const port_linear *w, uint32_t block, uint32_t k, const float *x, float *acc);
     /* acc[row] = acc[row] + (even + odd); x [rows, 128] at the sub-block's first k, acc [rows, 128]. */
@@ -46,6 +48,9 @@ void dot_exl3_one_row_avx512(const port_linear *w, uint32_t block, uint32_t k, c
 /* bf16 weights of the bf16 profile: k_begin to k_end, whole sub-blocks; acc holds +0. */
 void dot_tiles_amx(const dot_task *t, dot_scratch *s, uint32_t k_end, float *acc);
 #endif
+/* Weights k to k + count - 1 of a block, into `slab`, or where they already lie as f32. */
+void dot_widen(const dot_steps *steps, const port_linear *w, uint32_t block, uint32_t k,
+               float *slab, dot_slab *out);
 const dot_steps *dot_steps_of(cpu_isa isa);
 
 #define DOT_TURN  0x1.6a09e6p-4f /* 1 / sqrt(128) */

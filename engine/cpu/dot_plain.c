@@ -66,19 +66,9 @@ static void widen_bf16(const uint16_t *from, const dot_slab *s, float *slab) {
     }
 }
 
-static void widen(const port_linear *w, uint32_t block, uint32_t k, float *slab, dot_slab *out) {
-    out->w = slab;
-    if (w->form == WEIGHT_EXL3) {
-        widen_exl3(w, block, k, slab);
-    } else if (w->dtype == DTYPE_BF16) {
-        widen_bf16(dot_u16_at(w, block, k), out, slab);
-    } else if (w->dtype == DTYPE_F16) {
-        const uint16_t *from = dot_u16_at(w, block, k);
-        for (size_t i = 0; i < out->count * out->stride; i++)
-            slab[i] = f32_from_f16(from[i]);
-    } else {
-        out->w = dot_f32_at(w, block, k);
-    }
+static void widen_f16(const uint16_t *from, const dot_slab *s, float *slab) {
+    for (size_t i = 0; i < s->count * s->stride; i++)
+        slab[i] = f32_from_f16(from[i]);
 }
 
 static void multiply(const dot_slab *s, const float *x, uint32_t rows, float *acc) {
@@ -108,7 +98,9 @@ const dot_steps dot_plain = {
     .turn_in = turn_in,
     .turn_out = turn_out,
     .round_bf16 = round_bf16,
-    .widen = widen,
+    .widen_bf16 = widen_bf16,
+    .widen_f16 = widen_f16,
+    .widen_exl3 = widen_exl3,
     .multiply = multiply,
     .add_weighted = add_weighted,
     .gate = gate,

@@ -1,7 +1,6 @@
 #include "engine/cpu/moe.h"
 
 #include "engine/base/check.h"
-#include "engine/canon/reduce.h"
 #include "engine/cpu/dot_inner.h"
 
 #include <string.h>
@@ -173,14 +172,9 @@ typedef struct down {
     const cpu_device *d;
     const args_experts_down *a;
     groups g;
+    dot_slabs slabs;
     uint32_t blocks, intervals;
 } down;
-
-static canon_range interval_of(const args_experts_down *a, uint32_t i) {
-    if (a->cover.values == NULL)
-        return (canon_range){(uint32_t)a->first_leaf, (uint32_t)(a->first_leaf + a->leaves)};
-    return (canon_range){(uint32_t)a->cover.values[2 * i], (uint32_t)a->cover.values[2 * i + 1]};
-}
 
 static down down_of(const cpu_device *d, const port_launch *l, void *memory) {
     const args_experts_down *a = l->args;
@@ -189,19 +183,16 @@ static down down_of(const cpu_device *d, const port_launch *l, void *memory) {
         .a = a,
         .g = groups_of(&a->ids, l->rows, &a->w2, memory),
         .blocks = panel_blocks(a->shared_w2.members),
-        .intervals = a->cover.values == NULL ? 1 : a->cover.count / 2,
+        .slabs = {a->cover, a->first_leaf, a->leaves},
+        .intervals = dot_slabs_count(&a->cover),
     };
 }
 
 void cpu_experts_down_need(const cpu_device *d, const port_launch *l, size_t *worker_bytes,
                            size_t *shared_bytes) {
     down w = down_of(d, l, NULL);
-    size_t most = 1;
+    size_t most = dot_most_leaves(&w.slabs);
     size_t rows = l->rows < MOE_ROWS ? l->rows : MOE_ROWS;
-    for (uint32_t i = 0; i < w.intervals; i++) {
-        uint32_t leaves = canon_size(interval_of(w.a, i));
-        if (leaves > most) most = leaves;
-    }
     *worker_bytes =
         sizeof(dot_scratch) + (DOT_ROWS + (most + 1) * rows) * DOT_BLOCK * sizeof(float);
     *shared_bytes = groups_bytes(&w.g);
@@ -246,7 +237,7 @@ static void do_down(void *context, size_t index, uint32_t worker) {
     index /= w->blocks;
     uint32_t interval = (uint32_t)(index % w->intervals);
     uint32_t chunk = (uint32_t)(index / w->intervals);
-    canon_range own = interval_of(a, interval);
+    canon_range own = dot_interval(&w->slabs, interval);
     uint32_t rows = chunk_rows(&w->g, chunk);
     uint32_t leaves = canon_size(own);
     size_t size = (size_t)rows * DOT_BLOCK;
@@ -264,11 +255,7 @@ static void do_down(void *context, size_t index, uint32_t worker) {
         for (uint32_t group = 0; group <= w->g.experts; group++)
             add_group(w, &s, &leaf, chunk, group, acc);
     }
-    float *sum = s.sums;
-    if (leaves > 1) {
-        sum = s.sums + leaves * size;
-        canon_subtrees(s.sums, own, &own, 1, size, sum);
-    }
+    const float *sum = dot_join(s.sums, own, size);
     uint32_t lanes = a->shared_w2.members->n - block * DOT_BLOCK;
     if (lanes > DOT_BLOCK) lanes = DOT_BLOCK;
     for (uint32_t r = 0; r < rows; r++)

@@ -3,12 +3,7 @@
 #include "engine/cpu/dot.h"
 
 const rows_steps *rows_steps_of(cpu_isa isa) {
-#if defined(__x86_64__)
-    if (isa >= CPU_AVX512) return &rows_avx512;
-    if (isa == CPU_AVX2) return &rows_avx2;
-#endif
-    (void)isa;
-    return &rows_plain;
+    return CPU_STEPS(rows, isa);
 }
 
 #define ROWS_OF_A_JOB 4u

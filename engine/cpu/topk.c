@@ -2,6 +2,7 @@
 
 #include "engine/canon/fmath.h"
 #include "engine/cpu/dot.h"
+#include "engine/cpu/where.h"
 
 /* What looking at a row costs, in multiplications of a product. */
 #define SIGHT_PRODUCTS 64u
@@ -68,7 +69,7 @@ static void choose_one(void *context, size_t index, uint32_t worker) {
     j->nan[index] = j->choose(j->args, (uint32_t)index, cpu_scratch(j->d, worker));
 }
 
-static tf_status refuse_nan(const port_launch *l, uint32_t row, uint32_t index, tf_error *err) {
+tf_status topk_refuse_nan(const port_launch *l, uint32_t row, uint32_t index, tf_error *err) {
     tf_fail(err, TF_W_NOT_A_NUMBER, "%s: choosing for row %u", l->name, row);
     tf_found(err, "a NaN at %u", index);
     return tf_expected(err, "numbers");
@@ -80,20 +81,15 @@ static tf_status choose_rows(cpu_device *d, const port_launch *l, row_choice cho
     choice_job job = {d, l->args, choose, (uint32_t *)(void *)d->shared};
     dot_run(d, l->rows, sights * SIGHT_PRODUCTS, choose_one, &job);
     for (uint32_t i = 0; i < l->rows; i++) {
-        if (job.nan[i] != 0) return refuse_nan(l, i, job.nan[i] - 1, err);
+        if (job.nan[i] != 0) return topk_refuse_nan(l, i, job.nan[i] - 1, err);
     }
     return TF_OK;
-}
-
-/* Rows of `row` in sight. */
-static uint32_t visible_rows(const port_where *w, uint32_t row, int64_t ratio) {
-    return (uint32_t)((port_position(w, row) + 1) / ratio);
 }
 
 static uint64_t all_visible(const port_where *w, uint32_t rows, int64_t ratio) {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < rows; i++)
-        sum += visible_rows(w, i, ratio);
+        sum += where_visible(w, i, ratio);
     return sum;
 }
 
@@ -112,7 +108,7 @@ static uint32_t choose_blocks(const void *args, uint32_t row, uint32_t *keys) {
     uint32_t topk = (uint32_t)a->topk;
     uint32_t size = (uint32_t)a->block;
     const float *scores = port_f32(&a->scores, row);
-    uint32_t visible = visible_rows(&a->where, row, a->ratio);
+    uint32_t visible = where_visible(&a->where, row, a->ratio);
     uint32_t blocks = 0;
     for (uint32_t begin = 0; begin < visible; begin += size) {
         uint32_t end = visible - begin < size ? visible : begin + size;
@@ -179,7 +175,7 @@ static uint32_t collect_candidates(const args_topk *a, uint32_t row, uint32_t vi
 static uint32_t choose_state_rows(const void *args, uint32_t row, uint32_t *scratch) {
     const args_topk *a = args;
     uint32_t topk = (uint32_t)a->topk;
-    uint32_t visible = visible_rows(&a->where, row, a->ratio);
+    uint32_t visible = where_visible(&a->where, row, a->ratio);
     eligible e = {.keys = scratch, .rows = (int32_t *)(scratch + a->scores.shape[1])};
     uint32_t nan = a->candidates.data == NULL ? collect(port_f32(&a->scores, row), 0, visible, &e)
                                               : collect_candidates(a, row, visible, &e);

@@ -6,6 +6,8 @@
 #ifndef TF_ENGINE_CPU_TOPK_H
 #define TF_ENGINE_CPU_TOPK_H
 
+#include "engine/port/args.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -15,5 +17,8 @@ bool topk_is_nan(float value);
 /* Marks the best k of keys [n]: fills out[k] with their indexes ascending; returns how many, the
  * smaller of k and n. */
 uint32_t topk_choose(const uint32_t *keys, uint32_t n, uint32_t k, int32_t *out);
+
+/* not-a-number, with the call, the row and where in it the NaN stands. */
+tf_status topk_refuse_nan(const port_launch *l, uint32_t row, uint32_t index, tf_error *err);
 
 #endif

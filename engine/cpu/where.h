@@ -16,4 +16,9 @@ static inline uint32_t where_first(const port_where *w, uint32_t row) {
     return first;
 }
 
+/* Compressed rows that a row sees: those that were closed up to its own position. */
+static inline uint32_t where_visible(const port_where *w, uint32_t row, int64_t ratio) {
+    return (uint32_t)((port_position(w, row) + 1) / ratio);
+}
+
 #endif

@@ -20,16 +20,14 @@ static size_t row_bytes(const run *r) {
     return tf_model_vocab(r->model) * sizeof(float);
 }
 
+static void hash_chunk(void *context, uint32_t rows) {
+    run *r = context;
+    digest_add(r->prefill, r->logits, rows * row_bytes(r));
+}
+
 static tf_status prefill(run *r, tf_error *err) {
-    const tf_prompt *p = r->prompt;
-    tf_status status = tf_model_reset(r->model, 0, err);
-    if (status == TF_OK) status = tf_model_sampling(r->model, 0, p->temperature, p->seed, err);
-    for (uint32_t at = 0; status == TF_OK && at < p->count; at += r->chunk) {
-        uint32_t count = p->count - at < r->chunk ? p->count - at : r->chunk;
-        status = tf_model_prefill(r->model, 0, p->ids + at, count, r->logits, r->chosen, err);
-        if (status == TF_OK) digest_add(r->prefill, r->logits, count * row_bytes(r));
-    }
-    return status;
+    model_prompt p = {r->prompt, r->chunk, r->logits, hash_chunk, r};
+    return model_run_prompt(r->model, 0, &p, r->chosen, err);
 }
 
 static tf_status decode(run *r, tf_error *err) {
@@ -43,11 +41,8 @@ static tf_status decode(run *r, tf_error *err) {
 }
 
 static void write_ids(tf_text *out, const char *what, const int32_t *ids, uint32_t count) {
-    text_add(out, what);
-    for (uint32_t i = 0; i < count; i++) {
-        text_char(out, i == 0 ? ' ' : ',');
-        text_i64(out, ids[i]);
-    }
+    text_print(out, "%s ", what);
+    text_i32s(out, ids, count);
     text_char(out, '\n');
 }
 
@@ -79,18 +74,15 @@ void tf_token_sha(const int32_t *ids, uint32_t count, char hex[SHA256_HEX]) {
 
 tf_status tf_forward_text(tf_model *m, const tf_prompt *prompt, uint32_t tokens, uint32_t chunk,
                           tf_text *out, tf_error *err) {
-    if (chunk == 0 || chunk > m->options.rows) chunk = m->options.rows;
-    if (tokens == 0) {
-        tf_fail(err, TF_W_BAD_REQUEST, "running a forward");
-        tf_found(err, "0 tokens");
-        return tf_expected(err, "at least 1");
-    }
+    chunk = model_chunk(m, chunk);
+    tf_status status = model_check_tokens(tokens, err);
+    if (status == TF_OK) status = model_check_prompt(m, prompt, 0, tokens, err);
+    if (status != TF_OK) return status;
     run r = {.model = m, .prompt = prompt, .tokens = tokens, .chunk = chunk};
     r.logits = mem_take(chunk * row_bytes(&r));
     r.chosen = mem_take(tokens * sizeof *r.chosen);
     r.prefill = digest_begin();
     r.decode = digest_begin();
-    tf_status status = TF_OK;
     if (r.logits == NULL || r.chosen == NULL || r.prefill == NULL || r.decode == NULL)
         status = tf_fail(err, TF_W_NO_MEMORY, "running a forward of %u rows", chunk);
     if (status == TF_OK) status = prefill(&r, err);

@@ -14,34 +14,6 @@ static double now(void) {
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static tf_status check_prompt(const tf_model *m, const tf_prompt *p, uint32_t index,
-                              uint32_t tokens, tf_error *err) {
-    if (p->count == 0) {
-        tf_fail(err, TF_W_BAD_REQUEST, "running prompt %u", index);
-        tf_found(err, "no ids");
-        return tf_expected(err, "at least one");
-    }
-    uint64_t positions = (uint64_t)p->count + tokens - 1;
-    if (positions <= m->options.context) return TF_OK;
-    tf_fail(err, TF_W_CONTEXT_FULL, "running prompt %u", index);
-    tf_found(err, "%u ids and %u tokens", p->count, tokens);
-    tf_expected(err, "at most %llu positions", (unsigned long long)m->options.context);
-    return tf_remedy(err, "ask for fewer tokens, or a larger context");
-}
-
-static tf_status prefill(tf_model *m, uint32_t index, const tf_prompt *p, uint32_t chunk,
-                         int32_t *next, tf_error *err) {
-    tf_status status = tf_model_reset(m, index, err);
-    if (status == TF_OK) status = tf_model_sampling(m, index, p->temperature, p->seed, err);
-    for (uint32_t at = 0; status == TF_OK && at < p->count; at += chunk) {
-        uint32_t count = p->count - at < chunk ? p->count - at : chunk;
-        status = tf_stop_check(err);
-        if (status == TF_OK)
-            status = tf_model_prefill(m, index, p->ids + at, count, NULL, next, err);
-    }
-    return status;
-}
-
 typedef struct wave {
     const tf_prompt *prompts;
     tf_generated *out;
@@ -62,7 +34,8 @@ static tf_status run_wave(tf_model *m, wave *w, uint32_t tokens, uint32_t chunk,
     tf_status status = TF_OK;
     double began = now();
     for (uint32_t i = 0; status == TF_OK && i < w->count; i++) {
-        status = prefill(m, i, &w->prompts[i], chunk, &w->next[i], err);
+        model_prompt p = {.prompt = &w->prompts[i], .chunk = chunk};
+        status = model_run_prompt(m, i, &p, &w->next[i], err);
         timing->prefill_rows += w->prompts[i].count;
         w->out[i].count = 0;
     }
@@ -83,17 +56,12 @@ tf_status tf_generate(tf_model *m, const tf_generation *g, tf_generated *out, tf
                       tf_error *err) {
     uint32_t slots = m->options.slots;
     tf_timing unused;
-    tf_status status = TF_OK;
-    uint32_t chunk = g->chunk == 0 || g->chunk > m->options.rows ? m->options.rows : g->chunk;
+    tf_status status = model_check_tokens(g->tokens, err);
+    uint32_t chunk = model_chunk(m, g->chunk);
     if (timing == NULL) timing = &unused;
     *timing = (tf_timing){0};
-    if (g->tokens == 0) {
-        tf_fail(err, TF_W_BAD_REQUEST, "generating");
-        tf_found(err, "0 tokens");
-        return tf_expected(err, "at least 1");
-    }
     for (uint32_t i = 0; status == TF_OK && i < g->count; i++)
-        status = check_prompt(m, &g->prompts[i], i, g->tokens, err);
+        status = model_check_prompt(m, &g->prompts[i], i, g->tokens, err);
     if (status != TF_OK) return status;
     wave w = {.rows = mem_take(slots * sizeof(tf_row)), .next = mem_take(slots * sizeof(int32_t))};
     if (w.rows == NULL || w.next == NULL)

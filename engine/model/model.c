@@ -148,7 +148,7 @@ tf_status model_check_slot(const tf_model *m, uint32_t index, tf_error *err) {
     return tf_expected(err, "0 to %u", m->options.slots - 1);
 }
 
-/* Will the id be found in the vocabulary, and has the slot room for `count` more? */
+/* Has the slot room for `count` more? */
 static tf_status check_rows(const tf_model *m, uint32_t index, uint64_t length, uint64_t count,
                             tf_error *err) {
     if (length + count <= m->options.context) return TF_OK;

@@ -41,4 +41,23 @@ tf_status model_act(tf_model *m, crew_act act, void *context, tf_error *err);
 /* bad-slot, model-broken. */
 tf_status model_check_slot(const tf_model *m, uint32_t index, tf_error *err);
 
+/* Rows of a prefill chunk: those asked for, where the model has as many; 0: as many as it has. */
+uint32_t model_chunk(const tf_model *m, uint32_t asked);
+/* bad-request for none. */
+tf_status model_check_tokens(uint32_t tokens, tf_error *err);
+/* Has the prompt ids, and is there room for them and the tokens?  bad-request, context-full. */
+tf_status model_check_prompt(const tf_model *m, const tf_prompt *p, uint32_t index, uint32_t tokens,
+                             tf_error *err);
+/* A prompt that a slot forgets everything else for, in chunks. */
+typedef struct model_prompt {
+    const tf_prompt *prompt;
+    uint32_t chunk;
+    float *logits; /* [chunk, V] of the last chunk; NULL: not asked for */
+    void (*seen)(void *context, uint32_t rows); /* after each chunk; may be NULL */
+    void *context;
+} model_prompt;
+/* next: the token after the prompt. */
+tf_status model_run_prompt(tf_model *m, uint32_t index, const model_prompt *p, int32_t *next,
+                           tf_error *err);
+
 #endif

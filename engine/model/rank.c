@@ -166,7 +166,7 @@ static tf_status reserve(rank *r, tf_error *err) {
     rank_step step = {.phase = PHASE_PREFILL, .rows = (uint32_t)rows};
     weights_progress(r->weights, loaded, r);
     tf_status status = list_for(r, &step, &list, err);
-    exec_drop(r->exec, list);
+    exec_drop(list);
     weights_progress(r->weights, NULL, NULL);
     if (status != TF_OK) return status;
     step = (rank_step){.phase = PHASE_DECODE, .rows = 1};
@@ -248,7 +248,7 @@ void rank_close(rank *r) {
     if (r == NULL) return;
     for (int i = 0; i < 2; i++) {
         for (uint32_t n = 0; r->decode[i] != NULL && n <= r->o.rows; n++)
-            exec_drop(r->exec, r->decode[i][n]);
+            exec_drop(r->decode[i][n]);
         mem_free(r->decode[i]);
     }
     mem_free(r->chosen);
@@ -310,7 +310,7 @@ static tf_status step_once(rank *r, const rank_step *s, int32_t *tokens, float *
     TF_TRY(exec_run(r->exec, *list, err));
     TF_TRY(read_outputs(r, s, tokens, logits, err));
 done:
-    exec_drop(r->exec, fresh);
+    exec_drop(fresh);
     return status;
 }
 
@@ -347,10 +347,6 @@ const tf_plan *rank_plan(const rank *r) {
 
 const device *rank_device(const rank *r) {
     return r->device;
-}
-
-const exchange *rank_exchange(const rank *r) {
-    return r->exchange;
 }
 
 exec_memory rank_memory(const rank *r) {

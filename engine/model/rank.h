@@ -55,7 +55,6 @@ tf_status rank_write_state(rank *r, uint32_t slot, const void *from, tf_error *e
 
 const tf_plan *rank_plan(const rank *r);
 const device *rank_device(const rank *r);
-const exchange *rank_exchange(const rank *r);
 exec_memory rank_memory(const rank *r);
 
 #endif

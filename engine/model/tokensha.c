@@ -1,15 +1,11 @@
 #include "engine/model/tokensha.h"
 
-#include <stdio.h>
+#include "engine/base/text.h"
 
 void tokensha(const int32_t *ids, uint32_t count, char hex[SHA256_HEX]) {
-    sha256_state *s = sha256_begin();
+    tf_text text = {0};
+    text_i32s(&text, ids, count);
     hex[0] = '\0';
-    if (s == NULL) return;
-    for (uint32_t i = 0; i < count; i++) {
-        char text[16];
-        int n = snprintf(text, sizeof text, "%s%d", i == 0 ? "" : ",", ids[i]);
-        sha256_add(s, text, (size_t)n);
-    }
-    sha256_end(s, hex);
+    if (!text.broken) sha256_hex(text_str(&text), text.length, hex);
+    text_free(&text);
 }

@@ -1,5 +1,7 @@
 #include "engine/pack/dtype.h"
 
+#include "engine/base/check.h"
+
 #include <string.h>
 
 static const struct {
@@ -83,6 +85,17 @@ float f32_from_e8m0(uint8_t bits) {
     if (bits == 0xffu) return f32_from_bits(0x7fc00000u);
     if (bits == 0) return f32_from_bits(0x00400000u); /* 2^-127 is a float32 subnormal */
     return f32_from_bits((uint32_t)bits << 23);
+}
+
+void dtype_widen(tf_dtype dtype, const void *from, size_t count, float *to) {
+    const uint16_t *half = from;
+    if (dtype == DTYPE_F32) {
+        memcpy(to, from, count * sizeof *to);
+        return;
+    }
+    TF_ASSERT(dtype == DTYPE_BF16 || dtype == DTYPE_F16);
+    for (size_t i = 0; i < count; i++)
+        to[i] = dtype == DTYPE_BF16 ? f32_from_bf16(half[i]) : f32_from_f16(half[i]);
 }
 
 uint16_t bf16_from_f32(float value) {

@@ -39,6 +39,9 @@ float f32_from_f16(uint16_t bits);
 float f32_from_e4m3(uint8_t bits); /* the "fn" form: no infinity, 0x7f and 0xff are NaN */
 float f32_from_e8m0(uint8_t bits); /* 2^(bits - 127); 255 is NaN */
 
+/* count values of bf16, f16 or f32 as they are stored, to float32. */
+void dtype_widen(tf_dtype dtype, const void *from, size_t count, float *to);
+
 /* Narrowing: to nearest, ties to even, overflow to infinity, subnormals kept; NaN stays a quiet NaN
  * of the same sign. */
 uint16_t bf16_from_f32(float value);

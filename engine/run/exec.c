@@ -143,13 +143,6 @@ exec_memory exec_memory_of(const exec *x) {
 
 /* ---- memory that lists share ---- */
 
-static uint32_t hash_of(const char *role) {
-    uint32_t hash = 2166136261u;
-    for (; *role != '\0'; role++)
-        hash = (hash ^ (uint8_t)*role) * 16777619u;
-    return hash;
-}
-
 static named *named_find(exec *x, const char *role) {
     for (uint32_t i = 0; i < x->named_count; i++) {
         if (strcmp(x->named[i].role, role) == 0) return &x->named[i];
@@ -230,7 +223,7 @@ typedef struct finder {
 
 /* A role of a layer names a new buffer in the next; the call's place in the list tells which. */
 static const call_buffer *buffer_at(const exec_list *list, const call *c, const char *role) {
-    uint32_t hash = hash_of(role);
+    uint32_t hash = text_hash(role);
     const tf_calls *calls = list->calls;
     for (uint32_t i = 0; i < calls->buffer_count; i++) {
         const call_buffer *b = &calls->buffers[i];
@@ -317,10 +310,10 @@ tf_status exec_bind(exec *x, tf_calls *calls, exec_list **out, tf_error *err) {
     if (list->launches == NULL || list->roles == NULL)
         status = tf_fail(err, TF_W_NO_MEMORY, "binding %u calls", calls->count);
     for (uint32_t i = 0; status == TF_OK && i < calls->buffer_count; i++)
-        list->roles[i] = hash_of(calls->buffers[i].role);
+        list->roles[i] = text_hash(calls->buffers[i].role);
     if (status == TF_OK) status = bind_all(x, list, err);
     if (status != TF_OK) {
-        exec_drop(x, list);
+        exec_drop(list);
         return status;
     }
     arena_seal(&list->arena);
@@ -328,8 +321,7 @@ tf_status exec_bind(exec *x, tf_calls *calls, exec_list **out, tf_error *err) {
     return TF_OK;
 }
 
-void exec_drop(exec *x, exec_list *list) {
-    (void)x;
+void exec_drop(exec_list *list) {
     if (list == NULL) return;
     calls_free(list->calls);
     arena_free(&list->arena);

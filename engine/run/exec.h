@@ -36,7 +36,7 @@ void exec_observe(exec *x, exec_seen seen, void *context);
 
 /* Loads the weights it names, where they are not loaded yet.  Takes over the list, also on failure. */
 tf_status exec_bind(exec *x, tf_calls *calls, exec_list **out, tf_error *err);
-void exec_drop(exec *x, exec_list *list);
+void exec_drop(exec_list *list);
 const tf_calls *exec_calls(const exec_list *list);
 
 /* Memory of in. and out. roles: the device's; taken when a list that names them is bound, NULL

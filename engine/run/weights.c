@@ -97,10 +97,7 @@ void weights_progress(weights *w, bool (*progress)(void *, uint64_t, uint64_t), 
 /* ---- finding ---- */
 
 static held **bucket_of(weights *w, const char *key) {
-    uint32_t hash = 2166136261u;
-    for (const char *p = key; *p != '\0'; p++)
-        hash = (hash ^ (uint8_t)*p) * 16777619u;
-    return &w->buckets[hash % BUCKETS];
+    return &w->buckets[text_hash(key) % BUCKETS];
 }
 
 static held *find(weights *w, const char *key) {
@@ -166,14 +163,6 @@ static tf_status read_run(weights *w, const char *image, uint64_t offset, uint64
 
 /* ---- tensors ---- */
 
-static void widen(const uint8_t *from, tf_dtype dtype, size_t count, float *to) {
-    for (size_t i = 0; i < count; i++) {
-        uint16_t half;
-        memcpy(&half, from + 2 * i, 2);
-        to[i] = dtype == DTYPE_BF16 ? f32_from_bf16(half) : f32_from_f16(half);
-    }
-}
-
 static tf_status place_tensor(weights *w, const payload *p, bool keep, port_tensor *out,
                               tf_error *err) {
     bool wide = !keep && (p->entry->dtype == DTYPE_BF16 || p->entry->dtype == DTYPE_F16);
@@ -187,7 +176,7 @@ static tf_status place_tensor(weights *w, const payload *p, bool keep, port_tens
     if (!wide) return d->ops->write(d, out->data, p->data, bytes, err);
     float *floats = mem_take_aligned(64, bytes);
     if (floats == NULL) return tf_fail(err, TF_W_NO_MEMORY, "widening weight %s", p->entry->name);
-    widen(p->data, p->entry->dtype, p->entry->bytes / 2, floats);
+    dtype_widen(p->entry->dtype, p->data, p->entry->bytes / 2, floats);
     status = d->ops->write(d, out->data, floats, bytes, err);
     mem_free(floats);
     return status;

@@ -140,18 +140,13 @@ static tf_status take_memory(job *j, tf_error *err) {
 
 /* ---- what came out ---- */
 
-static void write_list(tf_text *out, const tf_generated *g) {
-    for (uint32_t i = 0; i < g->count; i++)
-        text_print(out, "%s%d", i == 0 ? "" : ",", g->ids[i]);
-}
-
 static void write_plain(const job *j, tf_text *out) {
     for (uint32_t i = 0; i < j->prompts.count; i++) {
         char sha[SHA256_HEX];
         tf_token_sha(j->made[i].ids, j->made[i].count, sha);
         if (j->prompts.count > 1) text_print(out, "prompt %u\n", i + 1);
         text_add(out, "ids ");
-        write_list(out, &j->made[i]);
+        text_i32s(out, j->made[i].ids, j->made[i].count);
         text_print(out, "\ncount %u\ntoken_sha %.12s %s\n", j->made[i].count, sha, sha);
     }
 }
@@ -172,7 +167,7 @@ static void write_json(const job *j, tf_text *out) {
         char sha[SHA256_HEX];
         tf_token_sha(j->made[i].ids, j->made[i].count, sha);
         text_print(out, "%s{\"ids\":[", i == 0 ? "" : ",");
-        write_list(out, &j->made[i]);
+        text_i32s(out, j->made[i].ids, j->made[i].count);
         text_print(out, "],\"count\":%u,\"token_sha\":\"%s\"}", j->made[i].count, sha);
     }
     text_print(out,
