@@ -3,6 +3,7 @@
 #include "tests/support/check.h"
 #include "tests/support/forward.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -21,6 +22,17 @@ static void says(check_case *t, const char *arguments, int code, const char *wan
     CHECKF(t, got == code, "tfverify %s: exit %d, expected %d:\n%.2000s", arguments, got, code,
            out);
     CHECKF(t, strstr(out, want) != NULL, "tfverify %s: no '%s' in:\n%.2000s", arguments, want, out);
+}
+
+static void says_of(check_case *t, int code, const char *want, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+static void says_of(check_case *t, int code, const char *want, const char *format, ...) {
+    char line[4096];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(line, sizeof line, format, list);
+    va_end(list);
+    says(t, line, code, want);
 }
 
 /* "0,12,7" */
@@ -94,12 +106,10 @@ static void every_way_to_run_prints_the_golden_tokens(check_case *t) {
 static void one_prompt_alone_gives_its_tokens_of_the_batch(check_case *t) {
     forward_golden g;
     char ids[2048];
-    char line[4096];
     if (!forward_golden_open(t, "tiny-exl3", &g)) return;
     for (uint32_t p = 0; p < FORWARD_PROMPTS; p++) {
         list_of(g.prompt[p], forward_lengths[p], ids, sizeof ids);
-        snprintf(line, sizeof line, "generate --pack tiny-exl3 --tokens 48 --ids %s", ids);
-        says(t, line, 0, g.token_sha[p]);
+        says_of(t, 0, g.token_sha[p], "generate --pack tiny-exl3 --tokens 48 --ids %s", ids);
         CHECK(t, strstr(out, "rows/s") != NULL);
     }
     forward_golden_close(&g);
@@ -168,52 +178,39 @@ static void what_cannot_run_is_named(check_case *t) {
 static void runs_that_part_are_told_where(check_case *t) {
     const char *dir = check_tmpdir(t);
     const char *run = "generate --pack tiny-exl3 --ids 0,12,7 --tokens 3 --layer-hashes";
-    char line[1024];
-    snprintf(line, sizeof line, "%s %s/one", run, dir);
-    says(t, line, 0, "token_sha");
-    snprintf(line, sizeof line, "%s %s/three --world 3", run, dir);
-    says(t, line, 0, "token_sha");
-    snprintf(line, sizeof line, "%s %s/uneven --weights 2,1,1 --threads 1", run, dir);
-    says(t, line, 0, "token_sha");
-    snprintf(line, sizeof line, "%s %s/rounded --world 3 --profile bf16", run, dir);
-    says(t, line, 0, "token_sha");
-    snprintf(line, sizeof line, "diverge %s/one %s/three", dir, dir);
-    says(t, line, 0, "no difference");
-    snprintf(line, sizeof line, "diverge %s/uneven %s/three", dir, dir);
-    says(t, line, 0, "no difference");
-    snprintf(line, sizeof line, "diverge %s/three.r2 %s/three", dir, dir);
-    says(t, line, 0, "no difference");
-    snprintf(line, sizeof line, "diverge %s/one %s/rounded", dir, dir);
-    says(t, line, 1, "class: sum");
-    snprintf(line, sizeof line, "diverge %s/three %s/rounded", dir, dir);
-    says(t, line, 1, "first difference: step 0, prefill, L0, attn.partial, rank 0");
+    says_of(t, 0, "token_sha", "%s %s/one", run, dir);
+    says_of(t, 0, "token_sha", "%s %s/three --world 3", run, dir);
+    says_of(t, 0, "token_sha", "%s %s/uneven --weights 2,1,1 --threads 1", run, dir);
+    says_of(t, 0, "token_sha", "%s %s/rounded --world 3 --profile bf16", run, dir);
+    says_of(t, 0, "no difference", "diverge %s/one %s/three", dir, dir);
+    says_of(t, 0, "no difference", "diverge %s/uneven %s/three", dir, dir);
+    says_of(t, 0, "no difference", "diverge %s/three.r2 %s/three", dir, dir);
+    says_of(t, 1, "class: sum", "diverge %s/one %s/rounded", dir, dir);
+    says_of(t, 1, "first difference: step 0, prefill, L0, attn.partial, rank 0",
+            "diverge %s/three %s/rounded", dir, dir);
     CHECKF(t, strstr(out, "class: local") != NULL && strstr(out, "[hashes-differ]") != NULL, "%s",
            out);
-    snprintf(line, sizeof line,
-             "generate --pack tiny-exl3 --ids 0,12,8 --tokens 3 --world 3 "
-             "--layer-hashes %s/other",
-             dir);
-    says(t, line, 0, "token_sha");
-    snprintf(line, sizeof line, "diverge --json %s/three %s/other", dir, dir);
-    says(t, line, 1, "\"class\":\"input\"");
+    says_of(t, 0, "token_sha",
+            "generate --pack tiny-exl3 --ids 0,12,8 --tokens 3 --world 3 "
+            "--layer-hashes %s/other",
+            dir);
+    says_of(t, 1, "\"class\":\"input\"", "diverge --json %s/three %s/other", dir, dir);
 }
 
 /* One value of one rank is changed where it is written: the report points there. */
 static void a_changed_hash_is_found(check_case *t) {
     const char *dir = check_tmpdir(t);
-    char line[1024];
     for (int i = 0; i < 2; i++) {
-        snprintf(line, sizeof line,
-                 "generate --pack tiny-exl3 --world 3 --ids 4,5 --tokens 3 --layer-hashes %s/%d",
-                 dir, i);
-        says(t, line, 0, "token_sha");
+        says_of(t, 0, "token_sha",
+                "generate --pack tiny-exl3 --world 3 --ids 4,5 --tokens 3 --layer-hashes %s/%d",
+                dir, i);
     }
     check_command(t, out, sizeof out,
                   "sed -i '/\"step\":1,.*\"L2\",\"point\":\"ffn.sum\"/s/\"hash\":\"...../"
                   "\"hash\":\"00000/' %s/1.r2",
                   dir);
-    snprintf(line, sizeof line, "diverge %s/0 %s/1", dir, dir);
-    says(t, line, 1, "first difference: step 1, decode, L2, ffn.sum, rank 2");
+    says_of(t, 1, "first difference: step 1, decode, L2, ffn.sum, rank 2", "diverge %s/0 %s/1", dir,
+            dir);
     CHECKF(t, strstr(out, "class: exchange") != NULL, "%s", out);
 }
 

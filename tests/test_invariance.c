@@ -221,59 +221,68 @@ static void alone_and_among_others_in_any_order(check_case *t) {
     reference_close(&r);
 }
 
-/* Several rows of one request in a step, as a verified draft has them. */
-static void rows_of_one_request_in_one_step(check_case *t) {
+/* A model that has read the prompt of 17, and room for the logits of six rows. */
+typedef struct reader {
     reference r;
-    if (reference_open(t, &r, "tiny-exl3", TF_PROFILE_F32)) {
-        tf_model_options o = {0};
-        tf_error err = {0};
-        tf_model *m = forward_open(t, r.opened, 1, NULL, &o);
-        float *logits = take_logits(6);
-        uint32_t length = forward_lengths[PROMPT_17];
-        bool held = m != NULL && tf_model_prefill(m, 0, r.golden.prompt[PROMPT_17], length, NULL,
-                                                  NULL, &err) == TF_OK;
-        CHECK(t, held);
-        for (uint32_t at = 0; held && at + 6 < FORWARD_TOKENS; at += 4) {
-            tf_row rows[6];
-            for (uint32_t i = 0; i < 6; i++)
-                rows[i] = (tf_row){0, r.golden.greedy[PROMPT_17][at + i]};
-            CHECK(t, tf_model_decode(m, rows, 6, logits, NULL, &err) == TF_OK);
-            same_bits(t, "six rows", logits,
-                      r.logits[PROMPT_17] + (size_t)(length + at) * FORWARD_VOCAB, 6);
-            /* Two are taken back and run again with the next. */
-            CHECK(t, tf_model_rollback(m, 0, length + at + 4, &err) == TF_OK);
-        }
-        free(logits);
-        tf_model_close(m);
+    tf_model *m;
+    float *logits;
+    const int32_t *greedy;
+    uint32_t length;   /* of the prompt */
+    const float *want; /* of the token after it, and those that follow */
+} reader;
+
+static bool reader_open(check_case *t, reader *a) {
+    tf_model_options o = {0};
+    tf_error err = {0};
+    *a = (reader){.logits = take_logits(6), .length = forward_lengths[PROMPT_17]};
+    if (!reference_open(t, &a->r, "tiny-exl3", TF_PROFILE_F32)) return false;
+    a->greedy = a->r.golden.greedy[PROMPT_17];
+    a->want = a->r.logits[PROMPT_17] + (size_t)a->length * FORWARD_VOCAB;
+    a->m = forward_open(t, a->r.opened, 1, NULL, &o);
+    return CHECK(t, a->m != NULL && tf_model_prefill(a->m, 0, a->r.golden.prompt[PROMPT_17],
+                                                     a->length, NULL, NULL, &err) == TF_OK);
+}
+
+static void reader_close(reader *a) {
+    free(a->logits);
+    tf_model_close(a->m);
+    reference_close(&a->r);
+}
+
+/* Six rows from token `at` on, of which the first `same` equal the reference and `kept` stay. */
+static void reader_step(check_case *t, reader *a, const tf_row rows[6], uint32_t at, uint32_t same,
+                        uint32_t kept) {
+    tf_error err = {0};
+    CHECK(t, tf_model_decode(a->m, rows, 6, a->logits, NULL, &err) == TF_OK);
+    same_bits(t, "six rows", a->logits, a->want + (size_t)at * FORWARD_VOCAB, same);
+    CHECK(t, tf_model_rollback(a->m, 0, a->length + at + kept, &err) == TF_OK);
+}
+
+/* Several rows of one request in a step, as a verified draft has them; two are taken back and run again
+ * with the next. */
+static void rows_of_one_request_in_one_step(check_case *t) {
+    reader a;
+    bool held = reader_open(t, &a);
+    for (uint32_t at = 0; held && at + 6 < FORWARD_TOKENS; at += 4) {
+        tf_row rows[6];
+        for (uint32_t i = 0; i < 6; i++)
+            rows[i] = (tf_row){0, a.greedy[at + i]};
+        reader_step(t, &a, rows, at, 6, 4);
     }
-    reference_close(&r);
+    reader_close(&a);
 }
 
 /* Wrong tokens that were rolled back leave nothing behind. */
 static void rejected_rows_leave_nothing_behind(check_case *t) {
-    reference r;
-    if (reference_open(t, &r, "tiny-exl3", TF_PROFILE_F32)) {
-        tf_model_options o = {0};
-        tf_error err = {0};
-        tf_model *m = forward_open(t, r.opened, 1, NULL, &o);
-        float *logits = take_logits(6);
-        uint32_t length = forward_lengths[PROMPT_17];
-        bool held = m != NULL && tf_model_prefill(m, 0, r.golden.prompt[PROMPT_17], length, NULL,
-                                                  NULL, &err) == TF_OK;
-        for (uint32_t k = 0; held && k + 1 < FORWARD_TOKENS; k++) {
-            tf_row rows[6] = {{0, r.golden.greedy[PROMPT_17][k]}};
-            for (uint32_t i = 1; i < 6; i++)
-                rows[i] = (tf_row){0, (int32_t)((k * 131 + i * 17) % FORWARD_VOCAB)};
-            CHECK(t, tf_model_decode(m, rows, 6, logits, NULL, &err) == TF_OK);
-            same_bits(t, "before rejected rows", logits,
-                      r.logits[PROMPT_17] + (size_t)(length + k) * FORWARD_VOCAB, 1);
-            CHECK(t, tf_model_rollback(m, 0, length + k + 1, &err) == TF_OK);
-        }
-        CHECK(t, held);
-        free(logits);
-        tf_model_close(m);
+    reader a;
+    bool held = reader_open(t, &a);
+    for (uint32_t k = 0; held && k + 1 < FORWARD_TOKENS; k++) {
+        tf_row rows[6] = {{0, a.greedy[k]}};
+        for (uint32_t i = 1; i < 6; i++)
+            rows[i] = (tf_row){0, (int32_t)((k * 131 + i * 17) % FORWARD_VOCAB)};
+        reader_step(t, &a, rows, k, 1, 1);
     }
-    reference_close(&r);
+    reader_close(&a);
 }
 
 /* ---- resumed ---- */
