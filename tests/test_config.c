@@ -126,6 +126,9 @@ static const wrong_field wrong[] = {
     {"rope_theta", "0", TF_W_BAD_CONFIG, "a number above 0"},
     {"rope_theta", "-1", TF_W_BAD_CONFIG, "a number above 0"},
     {"rope_theta", "1e999", TF_W_BAD_JSON, "rope_theta"},
+    {"rope_theta", "1", TF_W_BAD_CONFIG, "above 1"},
+    {"compress_rope_theta", "1e-300", TF_W_BAD_CONFIG, "above 1"},
+    {"compress_rope_theta", "2e12", TF_W_BAD_CONFIG, "at most 1e+12"},
     {"rope_scaling", "{\"rope_type\":\"linear\",\"factor\":2}", TF_W_BAD_CONFIG, "'linear'"},
     {"rope_scaling", "{\"rope_type\":\"yarn\",\"factr\":2}", TF_W_UNKNOWN_KEY, "factr"},
     {"rope_scaling", "3", TF_W_BAD_CONFIG, "an object"},
@@ -169,6 +172,36 @@ static void every_inconsistency_is_refused_by_its_field(check_case *t) {
     }
 }
 
+/* Another value for a key of the text. */
+static void set_number(char *text, const char *key, unsigned value) {
+    static char rest[1 << 14];
+    char quoted[64];
+    snprintf(quoted, sizeof quoted, "\"%s\":", key);
+    char *at = strstr(text, quoted);
+    if (at == NULL) abort();
+    at += strlen(quoted);
+    snprintf(rest, sizeof rest, "%s", at + strcspn(at, ",}"));
+    snprintf(at, sizeof rest - (size_t)(at - text), " %u%s", value, rest);
+}
+
+/* More than the tables of cosines hold, with heads that are wide enough. */
+static void too_many_rotating_dims_are_refused(check_case *t) {
+    static tf_config c;
+    static char text[1 << 14];
+    tf_error err = {0};
+    edited(t, NULL, NULL, text, sizeof text);
+    set_number(text, "head_dim", 1024);
+    set_number(text, "index_head_dim", 1024);
+    set_number(text, "qk_rope_head_dim", 514);
+    CHECK_U64(t, parse(text, &c, &err), TF_BAD_INPUT);
+    CHECK_U64(t, err.word, TF_W_BAD_CONFIG);
+    CHECKF(t, strstr(err.what, "qk_rope_head_dim") != NULL && strstr(err.expected, "512") != NULL,
+           "%s: expected %s", err.what, err.expected);
+    set_number(text, "qk_rope_head_dim", 512);
+    err = (tf_error){0};
+    CHECKF(t, parse(text, &c, &err) == TF_OK, "%s", err.what);
+}
+
 static void other_families_are_refused(check_case *t) {
     static tf_config c;
     static const struct {
@@ -198,6 +231,7 @@ int main(int argc, char **argv) {
         {"config/every-builtin-config-is-accepted", every_builtin_config_is_accepted},
         {"config/every-inconsistency-is-refused-by-its-field",
          every_inconsistency_is_refused_by_its_field},
+        {"config/too-many-rotating-dims-are-refused", too_many_rotating_dims_are_refused},
         {"config/other-families-are-refused", other_families_are_refused},
     };
     return check_main(argc, argv, cases, COUNT(cases));

@@ -15,8 +15,10 @@
 /* Shards of a pack. */
 #define TF_SHARDS_MAX 10000u
 /* Layers with drafts: the real model has 43; synth --layers may ask for more. */
-#define TF_LAYERS_MAX     2048u
-#define TF_DIMS_MAX       8u
+#define TF_LAYERS_MAX 2048u
+#define TF_DIMS_MAX   8u
+/* Dims that rotary positions turn: the real model has 64. */
+#define TF_ROPE_DIM_MAX   512u
 #define TF_NAME_BYTES_MAX 512u
 #define TF_PATH_BYTES_MAX 1024u
 

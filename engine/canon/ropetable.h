@@ -7,6 +7,8 @@
 #ifndef TF_ENGINE_CANON_ROPETABLE_H
 #define TF_ENGINE_CANON_ROPETABLE_H
 
+#include "engine/base/limits.h"
+
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,7 +21,7 @@ typedef struct rope_spec {
     double factor, beta_fast, beta_slow, original;
 } rope_spec;
 
-#define ROPE_PAIRS_MAX 256u
+#define ROPE_PAIRS_MAX (TF_ROPE_DIM_MAX / 2)
 
 /* freq [rope / 2]: radians a position. */
 void ropetable_frequencies(const rope_spec *spec, double *freq);

@@ -252,6 +252,15 @@ static tf_status at_most(const reader *r, const char *field, uint64_t found, con
     return tf_expected(r->err, "at most %s %llu", of, (unsigned long long)limit);
 }
 
+/* Waves grow longer from pair to pair, and none beyond what a double can tell apart. */
+static tf_status check_theta(const reader *r, const char *field, double theta) {
+    const double most = 1e12;
+    if (theta > 1 && theta <= most) return TF_OK;
+    bad_field(r, field);
+    tf_found(r->err, "%g", theta);
+    return tf_expected(r->err, "a number above 1, at most %g", most);
+}
+
 static tf_status check_sizes(const reader *r) {
     const tf_config *c = r->c;
     tf_status status = TF_OK;
@@ -262,6 +271,9 @@ static tf_status check_sizes(const reader *r) {
     TF_TRY(must_divide(r, "engram_head_dim", c->engram_head_dim, "a scale block", 32));
     TF_TRY(at_most(r, "qk_rope_head_dim", c->rope_dim, "head_dim", c->head_dim));
     TF_TRY(at_most(r, "qk_rope_head_dim", c->rope_dim, "index_head_dim", c->index_head_dim));
+    TF_TRY(at_most(r, "qk_rope_head_dim", c->rope_dim, "the limit", TF_ROPE_DIM_MAX));
+    TF_TRY(check_theta(r, "rope_theta", c->rope_theta));
+    TF_TRY(check_theta(r, "compress_rope_theta", c->compress_rope_theta));
     TF_TRY(at_most(r, "num_experts_per_tok", c->experts_per_tok, "n_routed_experts",
                    c->routed_experts));
     TF_TRY(at_most(r, "dspark_num_experts_per_tok", c->draft_experts_per_tok,
