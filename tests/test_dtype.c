@@ -45,6 +45,26 @@ static void bf16_widens_exactly(check_case *t) {
     CHECK(t, isinf(f32_from_bf16(0x7f80)) && isnan(f32_from_bf16(0xff81)));
 }
 
+/* One after the other, as rows of a table are read. */
+static void widen_reads_every_form(check_case *t) {
+    static const float values[] = {1.5f, -2.0f, 0.0f, 0.0078125f};
+    uint16_t bf16[COUNT(values)], f16[COUNT(values)];
+    for (size_t i = 0; i < COUNT(values); i++) {
+        bf16[i] = bf16_from_f32(values[i]);
+        f16[i] = f16_from_f32(values[i]);
+    }
+    const struct {
+        tf_dtype dtype;
+        const void *from;
+    } forms[] = {{DTYPE_F32, values}, {DTYPE_BF16, bf16}, {DTYPE_F16, f16}};
+    for (size_t f = 0; f < COUNT(forms); f++) {
+        float to[COUNT(values) + 1] = {[COUNT(values)] = 7.0f};
+        dtype_widen(forms[f].dtype, forms[f].from, COUNT(values), to);
+        CHECKF(t, memcmp(to, values, sizeof values) == 0 && to[COUNT(values)] == 7.0f, "%s",
+               dtype_name(forms[f].dtype));
+    }
+}
+
 static void f8_widens_exactly(check_case *t) {
     for (uint32_t bits = 0; bits < 0x100; bits++) {
         float e4m3 = f32_from_e4m3((uint8_t)bits);
@@ -136,6 +156,7 @@ int main(int argc, char **argv) {
     static const check_entry cases[] = {
         {"dtype/f16-widens-exactly", f16_widens_exactly},
         {"dtype/bf16-widens-exactly", bf16_widens_exactly},
+        {"dtype/widen-reads-every-form", widen_reads_every_form},
         {"dtype/f8-widens-exactly", f8_widens_exactly},
         {"dtype/f16-rounds-once-to-nearest-even", f16_rounds_once_to_nearest_even},
         {"dtype/f16-narrowing-keeps-specials", f16_narrowing_keeps_specials},
