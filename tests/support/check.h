@@ -31,6 +31,9 @@ void check_note(check_case *t, const char *format, ...) __attribute__((format(pr
 /* Marks the case skipped; return from it afterwards. */
 void check_skip(check_case *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool check_failed(const check_case *t);
+/* Is this a build with sanitizers?  They look at paths, not at values: a test that runs one path over
+ * a matrix may then take a few of its cells. */
+bool check_sanitized(void);
 
 #define COUNT(a)          (sizeof(a) / sizeof((a)[0]))
 #define CHECK(t, x)       check_that(t, (x), __FILE__, __LINE__, "%s", #x)
