@@ -4,11 +4,14 @@
 #include "engine/run/weights.h"
 
 #include "engine/base/arena.h"
+#include "engine/base/io.h"
 #include "engine/emit/buffers.h"
 #include "engine/model/prepared.h"
 #include "engine/pack/engram.h"
 #include "engine/port/backends.h"
+#include "engine/run/layerhash.h"
 #include "tests/support/check.h"
+#include "tests/support/far.h"
 #include "tests/support/lists.h"
 
 #include <stdio.h>
@@ -28,7 +31,7 @@ typedef struct bench {
     const tf_calls *walked;
 } bench;
 
-static bool begin(check_case *t, bench *b, const char *pack) {
+static bool begin_on(check_case *t, bench *b, const char *pack, bool far) {
     tf_error err = {0};
     char line[1024];
     uint32_t count = 0;
@@ -43,8 +46,9 @@ static bool begin(check_case *t, bench *b, const char *pack) {
     bool held = engram_map_read(p->dir, &p->config, &b->map, &err) == TF_OK &&
                 backend_device("cpu", &settings, &b->device, &err) == TF_OK &&
                 backend_exchange("threads", &alone, &b->end, &count, &err) == TF_OK &&
-                prepared_folder(b->plan, TF_BUILD_DIR "/cache", &o, b->dir, &err) == TF_OK &&
-                weights_open(b->plan, b->dir, b->device, &b->weights, &err) == TF_OK;
+                prepared_folder(b->plan, TF_BUILD_DIR "/cache", &o, b->dir, &err) == TF_OK;
+    if (held && far) b->device = far_device(b->device);
+    held = held && weights_open(b->plan, b->dir, b->device, &b->weights, &err) == TF_OK;
     exec_options options = {.plan = b->plan,
                             .device = b->device,
                             .exchange = b->end,
@@ -54,6 +58,10 @@ static bool begin(check_case *t, bench *b, const char *pack) {
                             .token_map = b->map.ids};
     held = held && exec_open(&options, &b->exec, &err) == TF_OK;
     return CHECKF(t, held, "%s", tf_error_line(&err, line, sizeof line));
+}
+
+static bool begin(check_case *t, bench *b, const char *pack) {
+    return begin_on(t, b, pack, false);
 }
 
 static void end(bench *b) {
@@ -75,15 +83,26 @@ static exec_list *bound(bench *b, call_phase phase, uint32_t rows) {
     return CHECKF(b->t, held, "%s", err.what) ? list : NULL;
 }
 
+static void put_named(bench *b, const char *role, const void *from, size_t bytes) {
+    tf_error err = {0};
+    void *to = exec_named(b->exec, role);
+    if (to == NULL) return;
+    CHECK(b->t, b->device->ops->write(b->device, to, from, bytes, &err) == TF_OK);
+}
+
+#define ROWS_MAX 40
+
 static void put_ids(bench *b, uint32_t rows) {
-    int32_t *ids = exec_named(b->exec, "in.ids");
-    int32_t *slots = exec_named(b->exec, "in.slots");
-    int64_t *positions = exec_named(b->exec, "in.positions");
+    int32_t ids[ROWS_MAX];
+    int32_t slots[ROWS_MAX] = {0};
+    int64_t positions[ROWS_MAX];
     for (uint32_t i = 0; i < rows; i++) {
         ids[i] = (int32_t)(7 * i + 3);
-        slots[i] = 0;
-        if (positions != NULL) positions[i] = i;
+        positions[i] = i;
     }
+    put_named(b, "in.ids", ids, rows * sizeof ids[0]);
+    put_named(b, "in.slots", slots, rows * sizeof slots[0]);
+    put_named(b, "in.positions", positions, rows * sizeof positions[0]);
 }
 
 static void seen(void *context, const call *c, const port_launch *l) {
@@ -108,6 +127,69 @@ static void every_call_of_the_list_runs_once_in_order(check_case *t) {
         exec_drop(list);
     }
     end(&b);
+}
+
+/* ---- a device with memory of its own ---- */
+
+typedef struct outcome {
+    int32_t tokens[3];
+    float *logits; /* [3, V] */
+    char *hashes;  /* the file's text */
+} outcome;
+
+static void hash_seen(void *context, const call *c, const port_launch *l) {
+    layerhash_seen(context, c, l);
+}
+
+static void run_three_rows(bench *b, outcome *o) {
+    emit_request r = {
+        .phase = PHASE_DECODE, .layer = EMIT_ALL_LAYERS, .rows = 3, .context = 64, .logits = true};
+    size_t bytes = 3 * sizeof(float) * b->plan->pack->config.vocab;
+    char path[1100];
+    size_t n = 0;
+    tf_error err = {0};
+    tf_calls *calls = NULL;
+    exec_list *list = NULL;
+    layerhash *hashes = NULL;
+    layerhash_header head = {.model = "m", .profile = "f32", .world = 1, .device = b->device};
+    snprintf(path, sizeof path, "%s/h", check_tmpdir(b->t));
+    o->logits = malloc(bytes);
+    bool held = o->logits != NULL && layerhash_open(path, &head, &hashes, &err) == TF_OK &&
+                emit_calls(b->plan, &r, &calls, &err) == TF_OK &&
+                exec_bind(b->exec, calls, &list, &err) == TF_OK;
+    if (held) put_ids(b, 3);
+    if (held) layerhash_step(hashes, 0, "decode");
+    exec_observe(b->exec, hash_seen, hashes);
+    device *d = b->device;
+    held = held && exec_run(b->exec, list, &err) == TF_OK &&
+           d->ops->read(d, o->tokens, exec_named(b->exec, "out.tokens"), sizeof o->tokens, &err) ==
+               TF_OK &&
+           d->ops->read(d, o->logits, exec_named(b->exec, "out.logits"), bytes, &err) == TF_OK &&
+           layerhash_finish(hashes, &err) == TF_OK &&
+           io_read_file(path, 1 << 20, &o->hashes, &n, &err) == TF_OK;
+    CHECKF(b->t, held, "%s", err.what);
+    exec_drop(list);
+}
+
+/* Where a device's memory is out of sight, all goes through its operations: the executor, weights,
+ * shares and layer hashes. */
+static void nothing_looks_into_a_remote_devices_memory(check_case *t) {
+    outcome out[2] = {{{0}, NULL, NULL}};
+    size_t bytes = 0;
+    for (int far = 0; far < 2; far++) {
+        bench b;
+        if (begin_on(t, &b, "tiny-exl3", far == 1)) run_three_rows(&b, &out[far]);
+        CHECK(t, far_is(exec_state(b.exec, 0)) == (far == 1));
+        bytes = 3 * sizeof(float) * b.plan->pack->config.vocab;
+        end(&b);
+    }
+    CHECK(t, memcmp(out[0].tokens, out[1].tokens, sizeof out[0].tokens) == 0);
+    CHECK(t, memcmp(out[0].logits, out[1].logits, bytes) == 0);
+    CHECK_STR(t, out[1].hashes, out[0].hashes);
+    for (int far = 0; far < 2; far++) {
+        free(out[far].logits);
+        mem_free(out[far].hashes);
+    }
 }
 
 /* A larger list moves memory; the smaller one, bound before, still finds its own. */
@@ -234,6 +316,8 @@ int main(int argc, char **argv) {
     static const check_entry cases[] = {
         {"exec/every-call-of-the-list-runs-once-in-order",
          every_call_of_the_list_runs_once_in_order},
+        {"exec/nothing-looks-into-a-remote-devices-memory",
+         nothing_looks_into_a_remote_devices_memory},
         {"exec/lists-bound-before-find-moved-memory", lists_bound_before_find_moved_memory},
         {"exec/a-walk-takes-no-memory", a_walk_takes_no_memory},
         {"exec/phases-share-one-state-of-disjoint-roles", phases_share_one_state_of_disjoint_roles},

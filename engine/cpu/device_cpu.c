@@ -73,6 +73,16 @@ static tf_status copy_out(device *d, void *to, const void *from, size_t bytes, t
     return copy_in(d, to, from, bytes, err);
 }
 
+static tf_status copy_pieces(device *d, const device_pieces *p, tf_error *err) {
+    char *to = p->to;
+    const char *from = p->from;
+    (void)d;
+    (void)err;
+    for (size_t i = 0; i < p->count; i++)
+        memcpy(to + i * p->to_stride, from + i * p->from_stride, p->bytes);
+    return TF_OK;
+}
+
 static tf_status load(device *base, const device_source *source, port_linear *out, tf_error *err) {
     void *memory = NULL;
     uint64_t bytes = panel_bytes(source);
@@ -148,6 +158,7 @@ static const device_ops ops = {
     .drop = drop,
     .write = copy_in,
     .read = copy_out,
+    .copy = copy_pieces,
     .load = load,
     .reserve = reserve,
     .launch = launch,

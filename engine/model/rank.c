@@ -128,6 +128,7 @@ static tf_status hash_layers(rank *r, tf_error *err) {
         .world = plan->world,
         .rank = plan->rank,
         .profile = profile_name(r),
+        .device = r->device,
     };
     tf_status status = text_done(&split, err);
     if (status == TF_OK) status = layerhash_open(path, &h, &r->hashes, err);

@@ -32,6 +32,16 @@ typedef struct device_source {
     const uint16_t *trellis, *suh, *svh;
 } device_source;
 
+/* Pieces of memory at even distances; either side may be the device's or the host's. */
+typedef struct device_pieces {
+    void *to;
+    size_t to_stride; /* bytes from one piece to the next */
+    const void *from;
+    size_t from_stride;
+    size_t bytes; /* of a piece */
+    size_t count;
+} device_pieces;
+
 typedef struct device device;
 typedef struct device_ops {
     const char *name;
@@ -41,6 +51,8 @@ typedef struct device_ops {
     void (*drop)(device *d, void *memory);
     tf_status (*write)(device *d, void *to, const void *from, size_t bytes, tf_error *err);
     tf_status (*read)(device *d, void *to, const void *from, size_t bytes, tf_error *err);
+    /* Done on return where a side is the host's. */
+    tf_status (*copy)(device *d, const device_pieces *pieces, tf_error *err);
     /* Device owns what `out` points to. */
     tf_status (*load)(device *d, const device_source *source, port_linear *out, tf_error *err);
     /* Makes room for the launch's own scratch memory. */
@@ -53,6 +65,7 @@ struct device {
     const device_ops *ops;
     const char *isa;
     port_profile profile;
+    bool remote; /* the host cannot look into its memory: only write, read and copy can */
     uint64_t weight_bytes, memory_bytes, scratch_bytes; /* taken so far */
 };
 

@@ -63,6 +63,7 @@ typedef struct exchange_entry {
 struct exchange {
     const exchange_ops *ops;
     uint32_t world, rank;
+    bool remote; /* takes and gives memory of the device, where others do with the host's */
     uint32_t wait_ms;
     uint64_t sequence;       /* of the next exchange */
     uint64_t bytes_received; /* from the others, in all */

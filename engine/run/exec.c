@@ -34,7 +34,7 @@ struct exec {
     uint64_t step_bytes;
     named named[NAMED_MAX];
     uint32_t named_count;
-    share_stage stage;
+    share share;
     uint32_t generation; /* counts moves of memory that lists point into */
     uint64_t decision;
     exec_seen seen;
@@ -90,6 +90,7 @@ tf_status exec_open(const exec_options *options, exec **out, tf_error *err) {
     exec *x = mem_take(sizeof *x);
     if (x == NULL) return tf_fail(err, TF_W_NO_MEMORY, "opening the executor");
     x->o = *options;
+    x->share = (share){.device = options->device, .exchange = options->exchange};
     arena_init(&x->arena, 0);
     tf_status status = add_state(x, PHASE_DECODE, err);
     if (status == TF_OK && options->plan->pack->config.draft_layers > 0)
@@ -113,8 +114,7 @@ void exec_close(exec *x) {
         d->ops->drop(d, x->named[i].data);
     if (x->step != NULL) d->ops->drop(d, x->step);
     if (x->state_data != NULL) d->ops->drop(d, x->state_data);
-    mem_free(x->stage.send);
-    mem_free(x->stage.recv);
+    share_close(&x->share);
     arena_free(&x->arena);
     mem_free(x);
 }
@@ -137,7 +137,7 @@ exec_memory exec_memory_of(const exec *x) {
     exec_memory m = {.step = x->step_bytes, .state = x->slot_bytes * x->o.slots};
     for (uint32_t i = 0; i < x->named_count; i++)
         m.named += x->named[i].bytes;
-    m.stage = x->stage.send_bytes + x->stage.recv_bytes;
+    m.stage = x->share.send.bytes + x->share.recv.bytes + x->share.ids.bytes;
     return m;
 }
 
@@ -204,16 +204,6 @@ static tf_status take_memory(exec *x, const tf_calls *calls, tf_error *err) {
     return status;
 }
 
-static tf_status take_stage(char **data, size_t *old, size_t bytes, tf_error *err) {
-    if (bytes <= *old) return TF_OK;
-    char *more = mem_take_aligned(64, bytes);
-    if (more == NULL) return tf_fail(err, TF_W_NO_MEMORY, "taking memory of an exchange");
-    mem_free(*data);
-    *data = more;
-    *old = bytes;
-    return TF_OK;
-}
-
 /* ---- binding ---- */
 
 typedef struct finder {
@@ -278,13 +268,8 @@ static tf_status bind_one(finder *f, uint32_t index, tf_error *err) {
     *l = (port_launch){c->kind, c->name, (uint32_t)c->grid[0].value, args};
     tf_status status = bind_call(c, &place, args, err);
     if (status != TF_OK) return status;
-    if (!share_is(c->kind)) return f->x->o.device->ops->reserve(f->x->o.device, l, err);
-    size_t send = 0;
-    size_t recv = 0;
-    share_need(l, f->x->o.plan->world, &send, &recv);
-    status = take_stage(&f->x->stage.send, &f->x->stage.send_bytes, send, err);
-    if (status == TF_OK) status = take_stage(&f->x->stage.recv, &f->x->stage.recv_bytes, recv, err);
-    return status;
+    if (share_is(c->kind)) return share_reserve(&f->x->share, l, err);
+    return f->x->o.device->ops->reserve(f->x->o.device, l, err);
 }
 
 static tf_status bind_all(exec *x, exec_list *list, tf_error *err) {
@@ -350,7 +335,7 @@ tf_status exec_run(exec *x, exec_list *list, tf_error *err) {
     if (list->generation != x->generation) status = bind_all(x, list, err);
     for (uint32_t i = 0; status == TF_OK && i < list->calls->count; i++) {
         const port_launch *l = &list->launches[i];
-        status = share_is(l->kind) ? share_run(e, l, &x->stage, x->decision, err)
+        status = share_is(l->kind) ? share_run(&x->share, l, x->decision, err)
                                    : d->ops->launch(d, l, err);
         if (status != TF_OK) break;
         if (x->seen != NULL) x->seen(x->seen_context, &list->calls->calls[i], l);

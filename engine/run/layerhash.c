@@ -9,6 +9,9 @@
 
 struct layerhash {
     io_writer writer;
+    device *device;
+    char *piece; /* [piece_bytes] what was read of a remote device */
+    size_t piece_bytes;
     tf_text text; /* lines that are not in the file yet */
     uint32_t step;
     const char *phase;
@@ -65,6 +68,7 @@ tf_status layerhash_open(const char *path, const layerhash_header *header, layer
     text_print(&h->text, ",\"settings\":\"%s\"", digest_hex(header->settings, hex));
     text_print(&h->text, ",\"profile\":\"%s\"}\n", header->profile);
     h->phase = "";
+    h->device = header->device;
     *out = h;
     return TF_OK;
 }
@@ -88,6 +92,7 @@ void layerhash_drop(layerhash *h) {
     if (h == NULL) return;
     io_discard(&h->writer);
     text_free(&h->text);
+    mem_free(h->piece);
     mem_free(h);
 }
 
@@ -103,16 +108,33 @@ static size_t in_one_piece(const port_tensor *t, uint32_t axis) {
     return elements;
 }
 
+static tf_status add_remote(layerhash *h, digest_state *s, const char *at, size_t bytes,
+                            tf_error *err) {
+    if (bytes > h->piece_bytes) {
+        mem_free(h->piece);
+        h->piece = mem_take(bytes);
+        h->piece_bytes = h->piece == NULL ? 0 : bytes;
+    }
+    if (h->piece == NULL) return tf_fail(err, TF_W_NO_MEMORY, "hashing %zu bytes", bytes);
+    tf_status status = h->device->ops->read(h->device, h->piece, at, bytes, err);
+    if (status == TF_OK) digest_add(s, h->piece, bytes);
+    return status;
+}
+
 /* What a view leaves out between its rows is not part of it. */
-static void add_axes(digest_state *s, const port_tensor *t, uint32_t axis, size_t offset) {
+static void add_axes(layerhash *h, digest_state *s, const port_tensor *t, uint32_t axis,
+                     size_t offset) {
     size_t size = dtype_bytes(t->dtype);
     size_t piece = in_one_piece(t, axis);
-    if (piece > 0) {
-        digest_add(s, (const char *)t->data + offset * size, piece * size);
-        return;
+    const char *at = (const char *)t->data + offset * size;
+    if (piece > 0 && (h->device == NULL || !h->device->remote)) {
+        digest_add(s, at, piece * size);
+    } else if (piece > 0) {
+        if (h->err.status == TF_OK) add_remote(h, s, at, piece * size, &h->err);
+    } else {
+        for (uint32_t i = 0; i < t->shape[axis]; i++)
+            add_axes(h, s, t, axis + 1, offset + i * t->stride[axis]);
     }
-    for (uint32_t i = 0; i < t->shape[axis]; i++)
-        add_axes(s, t, axis + 1, offset + i * t->stride[axis]);
 }
 
 static void add_line(layerhash *h, const call *c, layerhash_point point, const port_tensor *t) {
@@ -124,7 +146,7 @@ static void add_line(layerhash *h, const call *c, layerhash_point point, const p
                     c->layer);
         return;
     }
-    add_axes(s, t, 0, 0);
+    add_axes(h, s, t, 0, 0);
     text_print(&h->text, "{\"step\":%u,\"phase\":\"%s\",\"layer\":\"", h->step, h->phase);
     if (c->layer == CALL_TOP) {
         text_add(&h->text, "top");

@@ -12,7 +12,7 @@
 #define TF_ENGINE_RUN_LAYERHASH_H
 
 #include "engine/base/digest.h"
-#include "engine/port/args.h"
+#include "engine/port/device.h"
 
 /* POINT(NAME, "text", is it a rank's own?) in the order of a layer. */
 #define LAYERHASH_POINTS(POINT)               \
@@ -43,6 +43,7 @@ typedef struct layerhash_header {
     tf_digest split; /* of the world and of every unit's ranges */
     uint32_t world, rank;
     const char *profile;
+    device *device; /* whose memory the points lie in; NULL: the host's */
 } layerhash_header;
 
 typedef struct layerhash layerhash;
